@@ -261,6 +261,9 @@ class Table:
     mysql: bool
     rows: dict[int, dict[str, Any]] = field(default_factory=dict)
     touched: set[int] = field(default_factory=set)
+    former: set[tuple[object, ...]] = field(
+        default_factory=set
+    )  # keys that a row has left: they are not used again
     last: int = 0
 
     @property
@@ -289,6 +292,8 @@ class Table:
         self.last += 1
         row = {name: kind.value(self.random) for name, kind in self.keys.items()}
         row |= {name: self._value(kind) for name, kind in self.others.items()}
+        if self.key(row) in self.former:
+            return False
         names = ", ".join([*map(self.quoted, row), "number"])
         places = ", ".join(["%s"] * (len(row) + 1))
         if not _written(
@@ -311,7 +316,7 @@ class Table:
     def delete(self, cursor: Any, number: int) -> None:
         """Delete a row."""
         cursor.execute(f"DELETE FROM {self.quoted(self.name)} WHERE number = %s", [number])
-        del self.rows[number]
+        self.former.add(self.key(self.rows.pop(number)))
 
     def read(self, cursor: Any) -> dict[int, dict[str, object]]:
         """The rows by their number, in the form in which `meant` compares."""
@@ -321,6 +326,10 @@ class Table:
             row[0]: {name: self.cell(name, value) for name, value in zip(self.kinds, row[1:], strict=True)}
             for row in cursor.fetchall()
         }
+
+    def key(self, row: dict[str, Any]) -> tuple[object, ...]:
+        """A row's key by its values."""
+        return tuple(_as_key(kind, row[name]) for name, kind in self.keys.items())
 
     def cell(self, name: str, value: Any) -> object:
         """What a cell means; the two zeros are one key."""
@@ -447,9 +456,12 @@ def _moved(table: Table, cursor: Any, value: Callable[[Kind, Any], Any]) -> list
     kind = table.keys[name]
     rows = table.untouched()
     for number in table.random.sample(rows, min(12, len(rows))):
-        old = table.rows[number][name]
-        new = value(kind, old)
-        if _as_key(kind, new) != _as_key(kind, old) and table.update(cursor, number, name, new):
+        old = table.key(table.rows[number])
+        new = table.rows[number] | {name: value(kind, table.rows[number][name])}
+        if table.key(new) in {old, *table.former}:
+            continue
+        if table.update(cursor, number, name, new[name]):
+            table.former.add(old)
             table.touched.add(number)
             return [(MISSING, ()), (SURPLUS, ())]
     return None
