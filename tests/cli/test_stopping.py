@@ -63,10 +63,10 @@ app.main()
 @pytest.mark.parametrize("thread", ["none", "waits"])
 def test_a_verb_that_is_to_end_leaves_no_temporary_folder(thread: str) -> None:
     """A comparison has the keys of a whole mirror in one, which no erasure looks into; and no thread may hold the process."""
-    running = subprocess.Popen([sys.executable, "-c", SLOW, thread], stdout=subprocess.PIPE, text=True)
-    assert running.stdout is not None
-    folder = Path(running.stdout.readline().strip())
-    assert folder.is_dir()
-    running.terminate()
-    assert 128 + signal.SIGTERM == running.wait(PATIENCE)
+    with subprocess.Popen([sys.executable, "-c", SLOW, thread], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        folder = Path(running.stdout.readline().strip())
+        assert folder.is_dir()
+        running.terminate()
+        assert 128 + signal.SIGTERM == running.wait(PATIENCE)
     assert not folder.exists()
