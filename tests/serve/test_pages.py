@@ -291,7 +291,7 @@ def test_a_statement_that_waits_is_counted_with_its_table(
 ) -> None:
     """The pipeline's page would show 1 above and 0 in the row of the held table, and the report would show 0."""
     text = words(client.get(PAGES["pipeline"]).text)
-    assert "Schema changes 1 wait for a decision" in text
+    assert "Schema changes 1 waits for a decision" in text
     row = next(
         line
         for line in client.get(PAGES["pipeline"]).text.splitlines()
