@@ -31,7 +31,7 @@ class Chart(NamedTuple):
         low, high, last = (
             self.in_words(value) for value in (min(self.values), max(self.values), self.values[-1])
         )
-        return f"{self.label} over {counted(len(self.values), 'batch', 'batches')}: from {low} to {high}, now {last}"
+        return f"{self.label} over the last {counted(len(self.values), 'batch', 'batches')}: from {low} to {high}, now {last}"
 
 
 def charts(

@@ -119,7 +119,7 @@ def test_a_timeline_has_each_change_of_columns_and_says_which_wait() -> None:
     dots = [one for one in drawing if one.tag == "circle"]
     assert ["done", "waits"] == [one.get("class") for one in dots]
     assert f"batch 4: {hostile}" == dots[0][0].text
-    assert "2 schema changes from batch 4 to batch 12, 1 of them wait for a decision" == drawing.get(
+    assert "2 schema changes from batch 4 to batch 12, 1 of them waits for a decision" == drawing.get(
         "aria-label"
     )
     assert ["batch 4", "batch 12"] == [one.text for one in drawing if one.tag == "text"]

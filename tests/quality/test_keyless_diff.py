@@ -97,5 +97,5 @@ def test_differences_are_said() -> None:
     messages = list(differences(wanted, [[None, 1], [None, 1], [None, 2]], ["TIMESTAMP_NTZ", "INT"]))
     assert [
         "the row (NULL, '1') occurs 2 times, the changes give 1",
-        "the row (NULL, '2') occurs 1 times, the changes give 0",
+        "the row (NULL, '2') occurs 1 time, the changes give 0",
     ] == messages

@@ -302,7 +302,7 @@ def test_a_statement_that_waits_is_counted_with_its_table(
     assert text.count("ingest ddl /") == 1, "the command is next to the sentence, not in it, too"
     done = CliRunner().invoke(app, ["report", str(lake.file), "--out", str(tmp_path / "report.html")])
     assert 0 == done.exit_code, done.output
-    assert "Schema changes 1 wait for a decision" in words((tmp_path / "report.html").read_text("utf-8"))
+    assert "Schema changes 1 waits for a decision" in words((tmp_path / "report.html").read_text("utf-8"))
 
 
 def test_until_when_a_mirror_is_complete_fits_its_tile(tmp_path: Path) -> None:
