@@ -29,6 +29,7 @@ _UNINSTALLED = {
 _CLASSIFIED = {
     "Apache Software License": "Apache-2.0",
     "BSD License": "BSD-3-Clause",
+    "3-Clause BSD License": "BSD-3-Clause",
     "GNU General Public License v2 (GPLv2)": "GPL-2.0-only",
     "GNU Lesser General Public License v3 (LGPLv3)": "LGPL-3.0-only",
     "ISC License (ISCL)": "ISC",
@@ -106,7 +107,7 @@ def licence(name: str) -> str:
     if declared:
         return " OR ".join(declared)
     written = (about.get("License") or "").strip()
-    return written if _SPDX.fullmatch(written) else ""
+    return _CLASSIFIED.get(written) or (written if _SPDX.fullmatch(written) else "")
 
 
 def _licences(expression: str) -> list[dict[str, Any]]:
