@@ -15,7 +15,7 @@ from functools import cache
 from ingest import types
 from ingest.ddl import as_stored, stored_sqlserver
 from ingest.ddl.effect_model import ColumnDefinition, Dialect, Effect
-from ingest.ddl.stored_mysql import padded
+from ingest.ddl.stored_mysql import padded, scaled
 from ingest.ddl.tokens import Cursor, Token, Unread, split
 from ingest.values.same_value import same_value
 
@@ -502,7 +502,7 @@ def implicit(column: ColumnDefinition) -> ColumnDefinition:
     elif column.type == "binary":
         default = padded("", column.declared)
     elif types.family(column.type) in ("integer", "decimal", "float") and default is None:
-        default = "0"
+        default = scaled("0", column.type)
     return replace(
         column, default=default, has_default=True, note="expression" if default is None else "implicit"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ingest import types, values
-from ingest.ddl.stored_mysql import fitted
+from ingest.ddl.stored_mysql import fitted, scaled
 from ingest.ddl.stored_oracle import filled
 from ingest.ddl.tokens import Token
 
@@ -42,7 +42,7 @@ def _of_number(text: str, logical: str, name: str) -> str:
         raise ValueError("Db2 cuts what MySQL rounds")
     if name == "decfloat" and sum(map(str.isdigit, text)) > _DECFLOAT_DIGITS:
         raise ValueError("a mode of the database rounds it")
-    return text
+    return scaled(text, logical)
 
 
 def _of_text(text: str, name: str, declared: str) -> str:
@@ -67,8 +67,8 @@ def of_type(logical: str | None, declared: str) -> str:
         ValueError: it is not certain.
     """
     name = " ".join(declared.lower().partition("(")[0].split())
-    if types.family(types.base(logical or "unknown")) in _EXACT:
-        return "0"
+    if logical and types.family(types.base(logical)) in _EXACT:
+        return scaled("0", logical)
     if name in _VARCHAR:
         return ""
     raise ValueError("blanks, the first day of the calendar, or what the type has as its own")

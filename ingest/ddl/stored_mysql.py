@@ -39,7 +39,7 @@ def _read(literal: Token, logical: str) -> str:
         return _bits(literal, family)
     if literal.kind == "truth":
         return text if family == "boolean" else str(int(text == "true"))
-    return fitted(_text_literal(text, family), logical)
+    return scaled(_text_literal(text, family), logical)
 
 
 def _bits(literal: Token, family: str) -> str:
@@ -51,13 +51,19 @@ def _bits(literal: Token, family: str) -> str:
     return values.base64_text(raw) if family == "binary" else raw.decode("utf-8")
 
 
+def scaled(text: str, logical: str) -> str:
+    """A number as a column of whole numbers, or of so many fraction digits, stores it: rounded, or with zeros after it.
+
+    A mirror may keep it as text, where a key's ``0`` is another one than ``0.00``.
+    """
+    return conversion("string", logical).of(text) if types.family(logical) in ("integer", "decimal") else text
+
+
 def fitted(text: str, logical: str) -> str:
-    """A number as a column of whole numbers, or of so many fraction digits, stores it: rounded."""
-    if types.family(logical) not in ("integer", "decimal"):
-        return text
-    rounded = conversion("string", logical).of(text)
+    """The same without zeros, as Oracle gives its numbers: rounded if it must be."""
+    number = scaled(text, logical)
     try:
-        return text if types.family(logical) == "decimal" and Decimal(rounded) == Decimal(text) else rounded
+        return text if types.family(logical) == "decimal" and Decimal(number) == Decimal(text) else number
     except ArithmeticError:  # NaN, or no number
         return text
 

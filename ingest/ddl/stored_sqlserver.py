@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ingest import types, values
-from ingest.ddl.stored_mysql import fitted
+from ingest.ddl.stored_mysql import scaled
 from ingest.ddl.stored_oracle import filled
 from ingest.ddl.tokens import Token
 from ingest.values.conversions import rounded_clock
@@ -58,9 +58,9 @@ def stored(literal: Token, logical: str, declared: str) -> str:
         return _truth(text.strip().lower())
     if types.family(family) in _EXACT:
         number = values.number_text(text.strip())
-        if fitted(number, logical) != number and types.family(family) == "integer":
+        if scaled(number, logical) != number and types.family(family) == "integer":
             raise ValueError("a whole number is cut, not rounded")
-        return fitted(number, logical)
+        return scaled(number, logical)
     if family == "float64" and literal.kind == "number":
         return text
     if literal.kind == "string":

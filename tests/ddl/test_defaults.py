@@ -46,7 +46,7 @@ MYSQL = [
     ("INT DEFAULT 2.5", "3"),
     ("BIGINT DEFAULT '-2.5'", "-3"),
     ("DECIMAL(6,2) DEFAULT 1.555", "1.56"),
-    ("DECIMAL(6,2) DEFAULT '1.5'", "1.5"),
+    ("DECIMAL(6,2) DEFAULT '1.5'", "1.50"),
     ("VARCHAR(9) DEFAULT 1.50", "1.50"),
     ("BIT(4) DEFAULT b'101'", "5"),
     ("TINYINT(1) DEFAULT TRUE", "1"),
