@@ -10,6 +10,7 @@ from ingest.change import TableId
 from ingest.config import Source
 from ingest.errors import counted
 from ingest.lake import duck, mirrors
+from ingest.lake.decoded_with import edited_at
 from ingest.lake.tables import Row, Tables
 from ingest.quality.catalogue import RECONCILED, WARN, duration
 
@@ -40,7 +41,9 @@ class OverdueComparisons:
     source: str
     every: float  # seconds
     mirrors: tuple[str, ...]
-    since: dt.datetime  # of the last comparison of any of them, or of its first rows; in UTC without a zone
+    # the last comparison of any of them; before the first one its first rows, or when the file was written last, which may
+    # be when it got the schedule; in UTC without a zone
+    since: dt.datetime
 
     @property
     def sentence(self) -> str:
@@ -72,6 +75,8 @@ def overdue(lake: Tables, gone: Container[str] = ()) -> Iterator[OverdueComparis
 
     last, now = _last(lake), dt.datetime.now(dt.UTC).replace(tzinfo=None)
     begun = _begun(lake)
+    if (edited := edited_at(lake.pipeline)) and edited <= now:
+        begun = {name: max(moment, edited) for name, moment in begun.items()}
     for source in scheduled:
         every = (source.database.reconcile_every if source.database else None) or 0.0
         times: dict[str, dt.datetime] = {}

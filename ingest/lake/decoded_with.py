@@ -111,7 +111,9 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
         if name not in named:
             continue
         now = settings_of(lake.pipeline, named[name])
-        ends = [(span.first - 1, span.decided_at) for span in spans[1:]] + [(newest, _edited(lake.pipeline))]
+        ends = [(span.first - 1, span.decided_at) for span in spans[1:]] + [
+            (newest, edited_at(lake.pipeline))
+        ]
         for (first, then, _), (last, since) in zip(spans, ends, strict=True):
             if _MASKS in then and _MASKS in now:
                 now[_MASKS] = _comparable(lake.pipeline, now[_MASKS], then[_MASKS])
@@ -122,8 +124,8 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
     return older
 
 
-def _edited(pipeline: Pipeline) -> dt.datetime | None:
-    """When the pipeline file was written last, at which it may have got the settings that no batch has yet."""
+def edited_at(pipeline: Pipeline) -> dt.datetime | None:
+    """When the pipeline file was written last, at which it may have got its newest settings; in UTC without a zone."""
     try:
         return dt.datetime.fromtimestamp(pipeline.file.stat().st_mtime, dt.UTC).replace(tzinfo=None)
     except OSError:

@@ -2,7 +2,7 @@
 
 PostgreSQL's position is where a change was written, so it does not say which changes a snapshot has seen. Rows of a first load
 come before all changes therefore. Those of a later one, whose position is beyond all that its table has sent, are newer than
-these. Which loads are later ones is decided once, when they are decoded (`ingest.silver.second_loads`), and kept in
+these. Which loads are later ones is decided once, when they are decoded (`ingest.silver.later_loads`), and kept in
 `decisions` (kind ``load``).
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -102,6 +103,20 @@ def test_a_reject_says_how_it_is_closed(clock: Clock, tmp_path: Path) -> None:
     assert 0 == typed(f"ingest rejects dismiss {file} 1 --reason seen")[0]
     assert [] == plant.problems()
     assert "next:" not in typed(f"ingest rejects show {file} 1")[1]
+
+
+def test_a_new_schedule_has_its_time(clock: Clock, tmp_path: Path) -> None:
+    """A schedule that is written into the file of an old lake was overdue at once."""
+    plant = Plant("dts-canal", tmp_path / "p", clock)
+    plant.begin()
+    plant.tables |= {"bins": {}}
+    assert set() == ran(plant, 0)
+    clock.ahead += dt.timedelta(days=1)
+    database = '"database": {"url": "mysql://127.0.0.1:1", "user": "reader", "reconcile_every": "20h"}'
+    plant.rewrite('"settle": "1s"', f'"settle": "1s", {database}')
+    os.utime(plant.file, (clock.now().timestamp(),) * 2)
+    assert set() == ran(plant, 2)
+    assert {"not_compared"} == ran(plant, 3)
 
 
 def test_a_comparison_that_no_schedule_makes_is_said(clock: Clock, tmp_path: Path) -> None:
