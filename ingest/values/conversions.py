@@ -21,6 +21,8 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import NamedTuple
 
+import msgspec
+
 from ingest import types
 from ingest.values import charsets, postgres_texts
 from ingest.values.numbers_and_bytes import (
@@ -603,6 +605,12 @@ def _to_label(old: str, _new: str, declared: str) -> Conversion:
     folded = {label.casefold(): label for label in labels}
     several = declared.lower().startswith("set")
 
+    def parts(text: str) -> list[str]:
+        if not several:
+            return [text]
+        listed = _listed(text) if text not in labels else None  # as Maxwell sends it
+        return text.split(",") if listed is None else listed
+
     def label(text: str) -> str:
         if text in labels or text.rstrip(" ") in labels:
             return text.rstrip(" ")
@@ -613,17 +621,26 @@ def _to_label(old: str, _new: str, declared: str) -> Conversion:
     def convert(text: str) -> str:
         if not several:
             return label(text)
-        wanted = {label(part) for part in text.split(",")}
+        wanted = {label(part) for part in parts(text)}
         return ",".join(word for word in labels if word in wanted)
 
     def doubts(text: str) -> bool:
-        parts = text.split(",") if several else [text]
         return any(
             part not in labels and (part.rstrip(" ").casefold() in folded or part.isdecimal())
-            for part in parts
+            for part in parts(text)
         )
 
     return Conversion(convert, doubts=doubts)
+
+
+def _listed(text: str) -> list[str] | None:
+    """The texts of a JSON list; None if it is none."""
+    if text[:1] != "[":
+        return None
+    try:
+        return msgspec.json.decode(text, type=list[str])
+    except msgspec.DecodeError:
+        return None
 
 
 def _printed(text: str) -> str:

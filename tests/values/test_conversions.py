@@ -38,6 +38,9 @@ from ingest.values.conversions import KEEP, UNKNOWN, conversion, named
         ("string", "int32", "INT", "1.5", "2"),
         ("string", "int32", "INT", "A101", "0"),
         ("string", "int32", "INT", "12abc", "12"),
+        ("string", "set", "SET('a','b','c')", '["a","c"]', "a,c"),  # as Maxwell sends it
+        ("set", "set", "SET('a','b')", "[]", ""),
+        ("set", "set", "SET('[\"a\"]','a')", '["a"]', '["a"]'),
         ("string", "int32", "INT", "", "0"),
         ("string", "int32", "INT", " +7", "7"),
         ("string", "int32", "INT", "99999999999999999999", "2147483647"),
