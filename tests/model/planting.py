@@ -85,7 +85,12 @@ _Rows = dict[str, list[dict[str, Any]]]
 
 def _rows(pipeline: Pipeline, capture: Capture, made: Iterable[History]) -> _Rows:
     """The decoded rows of some histories, by their databases."""
-    messages = [message for one in made for message in capture.dialect.write(one)]  # type: ignore[arg-type]
+    # statements without a position stand behind a row of their stream
+    messages = [
+        message._replace(topic=f"h{one.number}")
+        for one in made
+        for message in capture.dialect.write(one)  # type: ignore[arg-type]
+    ]
     rows: _Rows = {}
     for row in plain.silver(pipeline, [messages]):
         rows.setdefault(row["database"], []).append(row)
