@@ -93,6 +93,9 @@ def causes(lake: Tables, source: str, table: Reconciled) -> Callable[[RowDiffere
             for name, (_, mirror) in difference.cells.items()
             if mirror is None and name in cells
         )
+        if len(difference.written) > 1:
+            texts = " and ".join(", ".join(written) for written in difference.written)
+            return f"the mirror has several rows of this key, which it writes {texts}"
         what = "delete of it" if difference.kind == SURPLUS else "message with these values"
         return next(chain(of_row, causes), f"no {what} has come")
 

@@ -13,12 +13,13 @@ from ingest.errors import IngestError
 from ingest.source.chunks import Chunk
 from ingest.source.database import quoted
 from ingest.source.reconciled import Reconciled, ReconcileOptions, RowKey
-from ingest.source.sides import ComparedTable, MirrorRow, MirrorSide, SourceSide
+from ingest.source.sides import ComparedTable, MirrorRow, MirrorSide, SourceSide, numbered
 
 MOST = 100_000  # rows that differ; a table with more of them is read again as a whole
 _PIECES = 32  # of a range that differs
 _FEW = 64  # rows that are fetched rather than cut again
 _SAMPLE = 20  # one range of so many
+_LOOKS = 2  # at sums that differ where no row does
 
 
 @dataclass(slots=True)
@@ -44,8 +45,8 @@ class RangeSearch:
             if self.options.sample:
                 ranges = random.sample(ranges, math.ceil(len(ranges) / _SAMPLE))
             self._each(self._range, ranges)
-        else:
-            self._hashed()
+        elif not any(self._hashed() for _look in range(_LOOKS)):
+            raise self._unnamed()
         return sorted(self.keys, key=repr)
 
     def again(self, mirror: MirrorSide) -> dict[int, tuple[int, int]]:
@@ -65,37 +66,54 @@ class RangeSearch:
                     task.cancel()
 
     def _range(self, chunk: Chunk) -> None:
-        theirs, ours = self.theirs.sums(chunk, "0", self.options.range_rows), self.mirror.sums(chunk, "0")
+        for _look in range(_LOOKS):  # rows may be written between two questions
+            theirs, ours = (
+                self.theirs.sums(chunk, "0", self.options.range_rows),
+                self.mirror.sums(chunk, "0"),
+            )
+            count = theirs.get("0", (0, 0))[0]
+            if theirs == ours or self._cut(chunk, count, self.mirror.ordered(chunk)):
+                break
+        else:
+            raise self._unnamed()
         with self._lock:
-            self.done.rows += theirs.get("0", (0, 0))[0]
+            self.done.rows += count
             self.done.ranges += 1
             self.done.equal += theirs == ours
-        if theirs != ours:
-            self._cut(chunk, theirs.get("0", (0, 0))[0], self.mirror.ordered(chunk))
         self.tell(self.done)
 
-    def _cut(self, chunk: Chunk, theirs: int, mirror_rows: Sequence[MirrorRow]) -> None:
-        """Look into a range that differs."""
+    def _unnamed(self) -> IngestError:
+        """Sums that differ, and no row that does."""
+        keys, table = ", ".join(self.pair.mirror.keys), self.pair.table.id
+        return IngestError(
+            f"The rows of {table} and of its mirror have other sums, and no row of a key differs: several rows of "
+            f"{table} may have one key ({keys}), which GROUP BY {keys} HAVING COUNT(*) > 1 shows there; write a key under "
+            "`keys:` that each row has alone."
+        )
+
+    def _cut(self, chunk: Chunk, theirs: int, mirror_rows: Sequence[MirrorRow]) -> bool:
+        """Look into a range that differs; False if no row of it does."""
         if max(theirs, len(mirror_rows)) <= _FEW or not mirror_rows:
-            self._differing(
-                self.theirs.numbers(chunk), {mirror_row.key: mirror_row.number for mirror_row in mirror_rows}
-            )
-            return
+            mirrored = numbered((mirror_row.key, mirror_row.number) for mirror_row in mirror_rows)
+            return self._differing(self.theirs.numbers(chunk), mirrored)
         ends = _ends(mirror_rows)
         if not ends:
-            self._hashed([chunk], max(theirs, len(mirror_rows)))
-            return
+            return self._hashed([chunk], max(theirs, len(mirror_rows)))
         cuts = [list(mirror_rows[end - 1].order) for end in ends]
         sums = self.theirs.sums(chunk, self.theirs.pieces(cuts))
+        differs = False
         edges, places = [chunk.low, *cuts, chunk.high], [0, *ends, len(mirror_rows)]
         for piece in range(len(cuts) + 1):
             rows = mirror_rows[places[piece] : places[piece + 1]]
             count, total = sums.get(str(piece), (0, 0))
             if (count, total) != (len(rows), sum(row.number for row in rows)):
-                self._cut(Chunk(edges[piece], edges[piece + 1]), count, rows)
+                differs |= self._cut(Chunk(edges[piece], edges[piece + 1]), count, rows)
+        return differs
 
-    def _hashed(self, ranges: Sequence[Chunk] = (), rows: int = 0) -> None:
-        """Rows by the MD5 of their key, first as sums and then, where these differ, one by one."""
+    def _hashed(self, ranges: Sequence[Chunk] = (), rows: int = 0) -> bool:
+        """Rows by the MD5 of their key, first as sums and then, where these differ, one by one; False if sums differ and no row
+        does.
+        """
         top = not ranges
         ranges = ranges or self.theirs.ranges(self.options.range_rows * 4)
         digits = min(4, max(1, math.ceil(math.log(max(1, (rows or self.mirror.rows_count) / _FEW), 16))))
@@ -120,6 +138,7 @@ class RangeSearch:
             groups = len({**left, **right})
             self.done.rows = sum(count for count, _ in left.values())
             self.done.ranges, self.done.equal = groups, groups - len(wrong)
+        explained = not wrong or not self.pair.keys
         for first in range(0, len(wrong), 500):
             names = ", ".join(quoted(column) for column in wrong[first : first + 500])
             if not self.pair.keys:
@@ -133,11 +152,13 @@ class RangeSearch:
             theirs: dict[RowKey, int | None] = {}
             for chunk in ranges:
                 theirs |= self.theirs.numbers(chunk, f"{self.theirs.key_hash(digits)} IN ({names})")
-            self._differing(
+            explained |= self._differing(
                 theirs, self.mirror.numbers(whole, f"{self.mirror.key_hash(digits)} IN ({names})")
             )
+        return explained
 
-    def _differing(self, theirs: Mapping[RowKey, int | None], mirrored: Mapping[RowKey, int | None]) -> None:
+    def _differing(self, theirs: Mapping[RowKey, int | None], mirrored: Mapping[RowKey, int | None]) -> bool:
+        """Note the keys whose rows differ; False if there is none."""
         keys = [
             key
             for key in {**theirs, **mirrored}
@@ -150,6 +171,7 @@ class RangeSearch:
                     f"More than {MOST:,} rows of {self.pair.table.id} differ from its mirror: read the table again "
                     f"with `ingest snapshot`, and compare it then."
                 )
+        return bool(keys)
 
 
 def _ends(rows: Sequence[MirrorRow]) -> list[int]:

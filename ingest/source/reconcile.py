@@ -45,7 +45,14 @@ from ingest.source.reconciled import (
     RowDifference,
     RowKey,
 )
-from ingest.source.sides import ComparedTable, MirrorSide, SourceConnections, SourceSide, compared_table
+from ingest.source.sides import (
+    ComparedTable,
+    MirrorSide,
+    SourceConnections,
+    SourceSide,
+    WrittenRow,
+    compared_table,
+)
 from ingest.source.snapshot import described
 
 _LOOKS = 2  # at a key that the source seems to lack, before it is deleted
@@ -181,19 +188,18 @@ class Judging:
         first, _ = self.theirs.rows(keys)
         done.looked_at = self.theirs.clock()
         before = mirror_side.rows(keys)
-        keys = [key for key in keys if _difference(pair, key, first.get(key), before.get(key))]
+        keys = [key for key in keys if _differences(pair, key, first.get(key), before.get(key, ()))]
         is_past = self._is_past(wanted=bool(keys)) and (not keys or self._is_seen())
         now = mirror_side.rows(keys)
         again, sent = self.theirs.rows(keys)
         for key in keys:
-            difference = _difference(pair, key, again.get(key), now.get(key), sent.get(key))
-            if difference is None or again.get(key) != first.get(key) or now.get(key) != before.get(key):
+            differences = _differences(pair, key, again.get(key), now.get(key, ()), sent.get(key))
+            if not differences or again.get(key) != first.get(key) or now.get(key) != before.get(key):
                 done.on_the_way += 1
             elif is_past:
-                written = tuple(text or "" for text in mirror_side.written.get(key, ()))
-                done.differences.append(replace(difference, written=written))
+                done.differences += differences
             else:
-                done.not_judged.append(difference)
+                done.not_judged += differences
 
     def contents(
         self, first: Mapping[int, tuple[int, int]], look: Callable[[], Mapping[int, tuple[int, int]]]
@@ -236,21 +242,44 @@ class Judging:
         return not self.done.ahead
 
 
-def _difference(
-    pair: ComparedTable, key: RowKey, source: Cells | None, mirror: Cells | None, sent: Cells | None = None
-) -> RowDifference | None:
-    """What differs; ``sent`` has the source's cells as they are shown."""
-    names = tuple(text or "" for text in key)
-    if source is None or mirror is None:
-        if source is mirror:
-            return None
-        return RowDifference(SURPLUS if source is None else MISSING, names)
-    cells = {
+def _differences(
+    pair: ComparedTable,
+    key: RowKey,
+    source: Cells | None,
+    mirrored: Sequence[WrittenRow],
+    sent: Cells | None = None,
+) -> list[RowDifference]:
+    """What differs of one key; ``sent`` has the source's cells as they are shown.
+
+    Of several rows that the mirror has of it, in a text each, the most alike is the source's, and all others are surplus.
+    """
+    names = _texts(key)
+    written = tuple(_texts(row.key) for row in mirrored)
+    if written in ((), (names,)):
+        written = ()
+    surplus = RowDifference(SURPLUS, names, written=written)
+    if source is None:
+        return [surplus] * len(mirrored)
+    if not mirrored:
+        return [RowDifference(MISSING, names)]
+    cells = min((_unlike(pair, source, row.cells, sent or source) for row in mirrored), key=len)
+    different = [RowDifference(DIFFERENT, names, cells, written)] if cells else []
+    return different + [surplus] * (len(mirrored) - 1)
+
+
+def _texts(key: RowKey) -> tuple[str, ...]:
+    return tuple(text or "" for text in key)
+
+
+def _unlike(
+    pair: ComparedTable, source: Cells, mirror: Cells, sent: Cells
+) -> dict[str, tuple[str | None, str | None]]:
+    """The cells of a row that differ, by column: the source's and the mirror's."""
+    return {
         column.name: (shown, b)
-        for column, a, b, shown in zip(pair.columns, source, mirror, sent or source, strict=True)
+        for column, a, b, shown in zip(pair.columns, source, mirror, sent, strict=True)
         if a != b
     }
-    return RowDifference(DIFFERENT, names, cells) if cells else None
 
 
 def _moment(text: str) -> dt.datetime:
@@ -323,7 +352,9 @@ def _rows_of_keys(
     size = len(compared)
     places = [size + list(named).index(key.name) if key.delta == "STRING" else i for i, key in enumerate(compared)]  # fmt: skip
     by_key = {digest.row_key(compared, difference.key): difference for difference in differences}
-    texts_of_mirror = {key: difference.written or key for key, difference in by_key.items()}
+    texts_of_mirror: dict[RowKey, Sequence[RowKey]] = {
+        key: difference.written or (key,) for key, difference in by_key.items()
+    }
     wanted, replaced, rows = {*by_key}, list[RowKey](), list[bytes]()
     for _look in range(_LOOKS):
         for where in key_conditions(dialect, table, sorted(wanted, key=repr)):
@@ -335,6 +366,9 @@ def _rows_of_keys(
                 wanted.discard(key)
                 rows.append(orjson.dumps(row[size:]))
                 text = tuple(row[place] if place >= size else key[place] for place in places)
-                if by_key[key].kind != MISSING and text != texts_of_mirror[key]:
-                    replaced.append(texts_of_mirror[key])
-    return rows, [*replaced, *(texts_of_mirror[key] for key in sorted(wanted, key=repr))]
+                if by_key[key].kind != MISSING:
+                    replaced += [written for written in texts_of_mirror[key] if written != text]
+    return rows, [
+        *replaced,
+        *(written for key in sorted(wanted, key=repr) for written in texts_of_mirror[key]),
+    ]

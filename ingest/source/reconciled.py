@@ -19,7 +19,8 @@ class RowDifference:
     kind: str
     key: tuple[str, ...]
     cells: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict)  # source, mirror
-    written: tuple[str, ...] = ()  # the key as the mirror writes it, where that is not how both sides know it
+    # the key as the mirror's rows of it write it, where that is not how both sides know it, or several rows have it
+    written: tuple[tuple[str, ...], ...] = ()
 
 
 @dataclass(slots=True)

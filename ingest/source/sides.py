@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -283,6 +283,21 @@ class MirrorRow(NamedTuple):
     number: int
 
 
+class WrittenRow(NamedTuple):
+    """One row of the mirror: its key as the mirror writes it, and its cells in their one text."""
+
+    key: RowKey
+    cells: Cells
+
+
+def numbered(rows: Iterable[tuple[RowKey, int]]) -> dict[RowKey, int | None]:
+    """The mirror's rows by key, as numbers; None for a key that several rows have, each in a text of its own."""
+    numbers: dict[RowKey, int | None] = {}
+    for key, number in rows:
+        numbers[key] = None if key in numbers else number
+    return numbers
+
+
 class MirrorSide:
     """The mirror at one version: its rows' numbers in a table of DuckDB's own, in a file that ``ends`` removes."""
 
@@ -307,9 +322,6 @@ class MirrorSide:
             f"FROM {self._scan()} {sort}"
         )
         self.rows_count: int = self._ask("SELECT count(*) FROM m")[0][0]
-        self.written: dict[
-            RowKey, RowKey
-        ] = {}  # keys of the last `rows` that the mirror writes in another way
 
     def _scan(self) -> str:
         folder = self._lake.path(self._pair.mirror.path)
@@ -350,15 +362,14 @@ class MirrorSide:
         """The rows of a range by key, as numbers."""
         texts = ", ".join(f"k{i}" for i in range(len(self._pair.keys)))
         rows = self._ask(f"SELECT {texts}, d FROM m {self.where(chunk, where)}")
-        return {self._pair.key_of(row[:-1]): row[-1] for row in rows}
+        return numbered((self._pair.key_of(row[:-1]), row[-1]) for row in rows)
 
     def contents(self, where: str) -> dict[int, int]:
         """How often each number occurs among some rows."""
         return dict(self._ask(f"SELECT d, count(*) FROM m WHERE {where} GROUP BY d"))
 
-    def rows(self, keys: Sequence[RowKey]) -> dict[RowKey, Cells]:
-        """Rows by key, cell by cell, as the mirror is now; where it writes a key in another way, this is noted in ``written``."""
-        self.written = {}
+    def rows(self, keys: Sequence[RowKey]) -> dict[RowKey, list[WrittenRow]]:
+        """Rows by key, cell by cell, as the mirror is now: several where it has one key in several texts."""
         if not keys:
             return {}
         ks = [f"k{i}" for i in range(len(self._pair.keys))]
@@ -384,13 +395,11 @@ class MirrorSide:
             f"SELECT {', '.join([*ks, *(f'w{i}' for i in range(len(ks))), *(f'c{i}' for i in range(len(cells)))])} FROM (SELECT "
             f"{', '.join([*texts, *own_texts, *cells])} FROM {self._scan()}) JOIN wanted USING ({', '.join(ks)})"
         ).fetchall()
-        rows: dict[RowKey, Cells] = {}
+        rows: dict[RowKey, list[WrittenRow]] = {}
         for row in result:
             key = self._pair.key_of(row[: len(ks)])
-            rows[key] = self._pair.cells_of(row[2 * len(ks) :])
-            texts_there = tuple(
+            written = tuple(
                 text if there is None else there for text, there in zip(key, row[len(ks) :], strict=False)
             )
-            if texts_there != key:
-                self.written[key] = texts_there
-        return rows
+            rows.setdefault(key, []).append(WrittenRow(written, self._pair.cells_of(row[2 * len(ks) :])))
+        return {key: sorted(written_rows, key=repr) for key, written_rows in rows.items()}

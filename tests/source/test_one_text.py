@@ -14,15 +14,16 @@ import pytest
 
 from ingest.change import Hints, Message, TableId
 from ingest.config import load
+from ingest.errors import IngestError
 from ingest.formats import ingest_snapshot
 from ingest.lake.mirrors import Column
 from ingest.lake.tables import LakeReader
-from ingest.source import digest, mysql, postgres
+from ingest.source import digest, mysql, postgres, sides
 from ingest.source import reconcile as comparing
 from ingest.source.database import SourceColumn
 from ingest.source.reconciled import Reconciled, ReconcileOptions, RowDifference
 from ingest.source.snapshot import agreed, source_of
-from tests.source import made
+from tests.source import duck_source, made
 from tests.source.bins import Bins
 
 POINTS = TableId("shop", None, "points")
@@ -81,6 +82,68 @@ def test_a_repair_deletes_no_key_that_the_source_has_in_another_form(bins: Bins)
         for change in ingest_snapshot.parse(Message(line), Hints())
     ]
     assert [{"k": "7e+99"}] == [dict(one.before) for one in changes if one.before is not None]
+
+
+def priced(bins: Bins, monkeypatch: pytest.MonkeyPatch, mirrored: dict[str, int]) -> None:
+    """A table whose key is a number without a scale, and a mirror that keeps the key as text."""
+    monkeypatch.setitem(duck_source._TYPES, "DECIMAL(10,2)", "decimal")
+    bins.write("CREATE OR REPLACE TABLE points (k DECIMAL(10,2), v INTEGER)")
+    bins.write("INSERT INTO points VALUES (2, 1), (3, 1), (4, 1)")
+    rows = pa.table({"k": list(mirrored), "v": pa.array(mirrored.values(), pa.int32())})
+    made.mirror(Path(load(bins.file).lake), POINTS, {"k": "decimal", "v": "int32"}, ("k",), rows)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize(
+    ("mirrored", "kinds"),
+    [
+        ({"2": 1, "2.00": 1}, ["surplus"]),
+        ({"2": 9, "2.00": 1}, ["surplus"]),
+        ({"2": 1, "2.00": 9}, ["surplus"]),
+        ({"2": 8, "2.0": 9, "2.00": 9}, ["different", "surplus", "surplus"]),
+        ({"2.00": 1}, []),
+    ],
+)
+def test_rows_that_have_one_key_in_several_texts_are_surplus(
+    bins: Bins, monkeypatch: pytest.MonkeyPatch, mirrored: dict[str, int], kinds: list[str], ordered: bool
+) -> None:
+    """One of them hid the others: a mirror with a row too many was called equal, and no repair deleted it."""
+    if ordered:  # so that ranges are cut along the key
+        monkeypatch.setattr(sides, "_order_alike", lambda *_: True)
+    priced(bins, monkeypatch, {**mirrored, "3.00": 1, "4.00": 1})
+    done = compared(bins, ("k",))
+    assert kinds == [difference.kind for difference in done.differences]
+    assert bool(kinds) == done.differs
+    assert {("2",)} >= {difference.key for difference in done.differences}
+    if kinds:
+        pipeline, lake = load(bins.file), LakeReader(load(bins.file))
+        mirror = comparing.mirror_of(lake, source_of(pipeline), POINTS)
+        here, read, gone = comparing.repair(pipeline, source_of(pipeline), POINTS, mirror, done.differences)
+        assert (1, len(mirrored) - 1) == (read, gone)
+        changes = [
+            change
+            for file in sorted(here.glob("*.jsonl"))
+            for line in file.read_bytes().splitlines()
+            for change in ingest_snapshot.parse(Message(line), Hints())
+        ]
+        deleted = [change.before["k"] for change in changes if change.before is not None]
+        assert sorted({*mirrored} - {"2.00"}) == deleted
+        assert [("2.00", "1")] == [
+            (str(change.after["k"]), str(change.after["v"])) for change in changes if change.after is not None
+        ]
+
+
+@pytest.mark.parametrize("keys", [("k",), ("w",)])
+def test_rows_of_the_source_that_have_one_key_are_never_called_equal(
+    bins: Bins, keys: tuple[str, ...]
+) -> None:
+    """A mirror has one row of a key, so by a wrong `keys:` it lacks rows, which no comparison of keys can name."""
+    bins.write("CREATE OR REPLACE TABLE points (k BIGINT, w DOUBLE)")
+    bins.write("INSERT INTO points VALUES (1, 1), (1, 1), (2, 2)")
+    rows = pa.table({"k": [1, 2], "w": [1.0, 2.0]})
+    made.mirror(Path(load(bins.file).lake), POINTS, {"k": "int64", "w": "float64"}, keys, rows)
+    with pytest.raises(IngestError, match=rf"several rows of shop.points may have one key \({keys[0]}\)"):
+        compared(bins, keys)
 
 
 def digits_of(texts: Sequence[str]) -> list[str]:
