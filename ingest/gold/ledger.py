@@ -9,6 +9,7 @@ from ingest import types
 from ingest.change import TableId
 from ingest.gold import policy
 from ingest.gold.work import Books, Job, LaneSums
+from ingest.lake.adjusted_names import alike
 from ingest.lake.announced import announced
 from ingest.lake.books import Line
 from ingest.lake.duck import name
@@ -79,7 +80,8 @@ def of_batch(lake: Tables, books: Books, work: Iterable[Job], decided: Mapping[s
 
 def _is_needed(books: Books, work: Iterable[Job], decided: Mapping[str, Mirror]) -> bool:
     """True if the mirror is new or lags, if there are new statements or columns, if changes are older than a statement of
-    their source or than other changes, or if a mirror's earlier rows are folded again, which statements have changed.
+    their source or than other changes, or if a mirror's earlier rows are folded again, which statements have changed, or if it
+    has a column under two names, as an older version left it.
 
     A statement may concern other tables than its message names, and rows may stand for one (`ingest.lake.announced`).
     """
@@ -96,6 +98,7 @@ def _is_needed(books: Books, work: Iterable[Job], decided: Mapping[str, Mirror])
     return any(
         job.merged
         or job.path not in decided
+        or alike(decided[job.path].by_name)
         or any(_reads_history(job, decided[job.path], line) for line in lines)
         for job in work
         for lines in job.lines.values()

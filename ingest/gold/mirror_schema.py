@@ -23,6 +23,7 @@ from ingest.gold.policy import APPLIED, HELD, NOTICED, Subject, Verdict
 from ingest.gold.steps import steps
 from ingest.gold.work import Job
 from ingest.lake import histories
+from ingest.lake.adjusted_names import Adjusted
 from ingest.lake.books import Line, merged_columns
 from ingest.lake.conditions import type_of
 from ingest.lake.logged_statements import Statement
@@ -32,6 +33,7 @@ _EXACT = ("integer", "decimal")
 REKEYED = "its key has changed"
 RESHAPED = "the rules of its tables: entry have changed"
 FED_OTHERWISE = "the pipeline file sends it the rows of other source tables"
+MISNAMED = "its rows have shown how they call a column that a statement made before"
 RENAMED = "its shard_column names the source, too, where the pipeline has several"
 RETYPED = "the type of a column that its rules use has changed"
 
@@ -112,6 +114,10 @@ def decide(
     keys = _keys(job, mirror, lane_eras)
     rule_faults.refuse_lossy_key(pipeline, job, keys)
     declared = {lane.name: declared_by(lane.statements, lane.subject, applied) for lane in lanes}
+    misnamed = _misnamed(job, mirror, lanes, declared, reached) - {*keys}
+    mirror = replace(
+        mirror, columns=tuple(column for column in mirror.columns if column.name not in misnamed)
+    )
     decided, left_out = _decided(job, mirror, declared, keys, _is_emptied(job, lanes))
     rule_faults.refuse_hidden_columns(job, mirror, declared)
     gone = {lane.name: departed(lane.statements, lane.subject) for lane in lanes}
@@ -125,6 +131,8 @@ def decide(
     if job.rule.history and decided.keys:
         decided = histories.kept(histories.named(decided, before), before, _rows(job))
     why_rebuilt = _why_rebuilt(pipeline, job, before, decided, lanes, reached)
+    if not why_rebuilt and before is not None and (misnamed or _is_named_now(before, lanes)):
+        why_rebuilt = MISNAMED
     if why_rebuilt and reached() is None:
         why_rebuilt = ""
     rule_faults.refuse_history_of_new_key(job, bool(why_rebuilt == REKEYED or decided.eras))
@@ -153,6 +161,16 @@ class _Logged:
     def new(self) -> list[Statement]:
         """The statements that the mirror has not folded yet."""
         return [statement for statement in self.statements if statement.batch > self.applied]
+
+    @property
+    def adjusted(self) -> list[tuple[Statement, Adjusted]]:
+        """The columns that rows have by other names than the statements that made them."""
+        return [
+            (statement, column)
+            for statement in self.statements
+            for column in statement.adjusted
+            if column.table == self.name[1]
+        ]
 
 
 def _is_emptied(job: Job, lanes: Sequence[_Logged]) -> bool:
@@ -489,6 +507,36 @@ def _why_rebuilt(
         return RETYPED
     is_fed = not (before.columns and job.feeding) or before.is_fed_by(job.feeding, lambda: reached() or -1)
     return "" if is_fed else FED_OTHERWISE
+
+
+def _misnamed(
+    job: Job,
+    mirror: Mirror,
+    lanes: Sequence[_Logged],
+    declared: Mapping[LaneId, Declared],
+    reached: Callable[[], int | None],
+) -> set[str]:
+    """The mirror's columns that only statements have made, by names that no rows have (`ingest.lake.adjusted_names`).
+
+    Of a mirror of several tables these are known where all its changes are folded again: another table's rows may have them.
+    """
+    names = {adjusted.name for lane in lanes for _, adjusted in lane.adjusted} & {*mirror.by_name}
+    for lane in lanes:
+        names -= declared[lane.name].columns.keys() | job.columns_of(lane.name).keys()
+    names -= dict(job.rule.declared).keys()
+    is_single = len(job.lanes | {lane.name for lane in lanes}) == 1
+    return names if names and (is_single or reached() is None) else set()
+
+
+def _is_named_now(before: Mirror, lanes: Iterable[_Logged]) -> bool:
+    """True if the new rows show that columns which the mirror has by folded statements are others."""
+    return any(
+        statement.batch <= lane.applied < adjusted.batch <= max(line.batch for line in lane.lines)
+        and adjusted.name in before.by_name
+        for lane in lanes
+        if lane.lines
+        for statement, adjusted in lane.adjusted
+    )
 
 
 def _fed_by(job: Job, before: Mirror | None) -> tuple[TableId, ...]:

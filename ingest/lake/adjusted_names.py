@@ -1,8 +1,10 @@
 """Columns that rows have under another name than statements: Debezium writes ``_`` for what Avro's names may not contain.
 
 ``x-y`` comes as ``x_y``, ``备注`` as ``__`` and ``9a`` as ``_9a`` (Debezium documentation, ``field.name.adjustment.mode``, ``avro``). A
-statement's column is that of the rows where no row has ever had its own name, and no other column of the table may be meant:
-none is called so by a statement, and none had the name in rows before the statement that adds the column.
+statement's column is that of the rows where none of them had its own name before, and no other column of the table may be meant:
+none is called so by a statement, and none had the name in rows before the statement that adds the column, unless a statement
+has dropped it. Before the first such row the column is known by its own name alone: a mirror that has folded the statement
+until then is folded again (`ingest.gold.mirror_schema`).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ingest.change import TableId
 from ingest.ddl import Effect
@@ -24,9 +26,26 @@ def adjusted(name: str) -> str:
     return _OTHER.sub("_", f"_{name}" if name[:1].isdigit() else name)
 
 
+def alike(names: Collection[str]) -> bool:
+    """True if some column is called as Avro would call another one of these."""
+    return any(
+        other != name and other in names for name, other in zip(names, map(adjusted, names), strict=True)
+    )
+
+
 class _Sent(Protocol):
     @property
     def low(self) -> str: ...
+    @property
+    def batch(self) -> int: ...
+
+
+class Adjusted(NamedTuple):
+    """A table's column that a statement makes and that no row has by this name."""
+
+    table: TableId
+    name: str
+    batch: int  # of the first row that has it by another name
 
 
 @dataclass(slots=True)
@@ -35,6 +54,7 @@ class _Columns:
 
     named: dict[str, str] = field(default_factory=dict)  # to the rows' names
     declared: set[str] = field(default_factory=set)
+    left: set[str] = field(default_factory=set)  # the rows' names of columns that are gone
     all: bool = False
 
 
@@ -48,10 +68,12 @@ class AdjustedNames:
 
     sent: Callable[[TableId], Mapping[str, _Sent]]
     _tables: dict[TableId, _Columns] = field(default_factory=lambda: defaultdict(_Columns))
+    _made: list[Adjusted] = field(default_factory=list)  # by the statement
 
-    def take(self, effects: Iterable[Effect], order: str) -> list[Effect]:
-        """The effects of the next statement under the rows' names."""
-        return [self._adjusted(effect, order) for effect in effects]
+    def take(self, effects: Iterable[Effect], order: str) -> tuple[list[Effect], tuple[Adjusted, ...]]:
+        """The effects of the next statement under the rows' names, and the columns that it makes by other ones."""
+        self._made.clear()
+        return [self._adjusted(effect, order) for effect in effects], tuple(self._made)
 
     def _adjusted(self, effect: Effect, order: str) -> Effect:
         if effect.action == "create_table" and effect.columns:
@@ -69,7 +91,7 @@ class AdjustedNames:
         under_rows_names = _renamed(effect, columns.named) if columns.named else effect
         if effect.action in ("drop_column", "rename_column"):  # another column may get the name
             columns.declared.discard(effect.name)
-            columns.named.pop(effect.name, None)
+            columns.left |= {columns.named.pop(effect.name)} if effect.name in columns.named else set()
         return under_rows_names
 
     def _add(self, table: TableId, names: Sequence[str], order: str) -> None:
@@ -78,12 +100,15 @@ class AdjustedNames:
         columns.declared.update(names)
         others = [name for name in names if adjusted(name) != name]
         sent = self.sent(table) if others else {}
-        alike = Counter(map(adjusted, columns.declared))
+        called = Counter(map(adjusted, columns.declared))
         for name in others:
-            column = sent.get(adjusted(name))
-            is_new = column is not None and (columns.all or column.low >= order)
-            if is_new and name not in sent and alike[adjusted(name)] == 1:
-                columns.named[name] = adjusted(name)
+            other = adjusted(name)
+            column, plain = sent.get(other), sent.get(name)
+            if column is None or called[other] > 1 or (plain is not None and plain.low <= column.low):
+                continue
+            if columns.all or column.low >= order or other in columns.left:
+                columns.named[name] = other
+                self._made += [Adjusted(table, name, column.batch)] if plain is None else []
 
 
 def _renamed(effect: Effect, names: Mapping[str, str]) -> Effect:

@@ -94,7 +94,8 @@ def sent_columns(lake: Tables) -> Sent:
 def _sent(lake: Tables, condition: str) -> dict[LaneId, dict[str, SentColumn]]:
     """The columns of each table's rows, in the books' lines that meet a condition."""
     rows = lake.ask(
-        f"""SELECT {duck.LANE_SQL}, columns, min(order_low) AS low, min(order_high) AS high, max(routed_out) AS out
+        f"""SELECT {duck.LANE_SQL}, columns, min(order_low) AS low, min(order_high) AS high, max(routed_out) AS out,
+        min(batch) AS batch
         FROM {{books}} WHERE (routed_out > 0 OR (changes > 0 AND order_high IS NOT NULL)) AND {condition}
         GROUP BY {duck.LANE_SQL}, columns"""
     )
@@ -103,11 +104,14 @@ def _sent(lake: Tables, condition: str) -> dict[LaneId, dict[str, SentColumn]]:
         sent_columns = tables.setdefault((row["source"], TableId.of(row)), {})
         columns = json.loads(row["columns"] or "{}") | ({"": "unknown"} if row["out"] else {})
         for name, logical in columns.items():
-            column = SentColumn(row["low"] or "", row["high"] or "", logical)
+            column = SentColumn(row["low"] or "", row["high"] or "", logical, row["batch"])
             sent_before = sent_columns.get(name, column)
             kind = types.common(sent_before.type, logical)
             sent_columns[name] = SentColumn(
-                min(column.low, sent_before.low), min(column.high, sent_before.high), kind
+                min(column.low, sent_before.low),
+                min(column.high, sent_before.high),
+                kind,
+                min(column.batch, sent_before.batch),
             )
     return tables
 

@@ -14,6 +14,7 @@ from ingest.change import TableId
 from ingest.ddl import Effect
 from ingest.ddl.effect_model import DESCRIBING, OF_TYPES
 from ingest.lake import decisions
+from ingest.lake.adjusted_names import Adjusted
 from ingest.lake.decisions import APPROVE, DISMISS, FOLDED, REBUILT
 from ingest.lake.tables import Tables
 
@@ -39,6 +40,7 @@ class Statement:
     event_time: object = None  # when the source ran it; used only to detect a repetition
     first: Statement | None = None  # of a repeated one: its first delivery, whose effects it has
     since: str = ""  # of a repeated one: the place of the delivery before
+    adjusted: tuple[Adjusted, ...] = ()  # the columns that it makes and that rows have by another name
     is_announced: bool = False  # rows stand for it (`ingest.lake.announced`), no message has it
 
     @property

@@ -38,6 +38,7 @@ class SentColumn(NamedTuple):
     low: str
     high: str
     type: str
+    batch: int = 0  # of the first row that has it
 
 
 Sent = Callable[[str, TableId], Mapping[str, SentColumn]]
@@ -86,10 +87,12 @@ def resolved(
         names = named[statement.source]
         if statement.source not in adjusted:
             adjusted[statement.source] = AdjustedNames(partial(sent, statement.source))
-        effects = tuple(
-            adjusted[statement.source].take(_respelt(statement, names, spellings), statement.order)
+        effects, columns = adjusted[statement.source].take(
+            _respelt(statement, names, spellings), statement.order
         )
-        respelt = replace(statement, table=names.of(statement.table), effects=effects)
+        respelt = replace(
+            statement, table=names.of(statement.table), effects=tuple(effects), adjusted=columns
+        )
         if statement.source not in reaches:
             reaches[statement.source] = Reach(names.exact, partial(_types_sent, sent, statement.source))
         respelt = replace(respelt, effects=tuple(reaches[statement.source].take(respelt)))
