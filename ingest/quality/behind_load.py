@@ -37,7 +37,7 @@ def lost_behind_load(ordered: OrderedLane, place: str) -> int:
         behind AS (SELECT k, max(struct_pack(order_key, after, batch, clock)) AS last FROM rows
             WHERE NOT is_older AND op <> 'read' AND order_key < {duck.text(place)} GROUP BY k)
         SELECT count(*) AS n FROM behind JOIN load USING (k) CROSS JOIN begun
-        WHERE NOT coalesce(json_contains(read.after, nullif(last.after, '')), false) AND {is_new} AND {is_newer}
+        WHERE NOT {ordered.says_same("last.after", "read.after")} AND {is_new} AND {is_newer}
         AND k NOT IN (SELECT k FROM rows WHERE order_key > {duck.text(place)} AND NOT is_loaded)"""
     )
     return int(lost["n"])

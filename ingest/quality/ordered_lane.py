@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,8 @@ from ingest.lake.tables import Row
 from ingest.order import is_weak
 from ingest.quality.catalogue import Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf
+
+_HAS_SPELLINGS = re.compile("TINYINT|SMALLINT|INT|BIGINT|DECIMAL|FLOAT|DOUBLE|DATE|TIMESTAMP")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,19 @@ class OrderedLane:
         """The key cells in SQL, each from one image or else from the other."""
         names = self.subject.mirror.keys if self.subject.mirror else ()
         return duck.cells(names, first, second)
+
+    def says_same(self, change: str, read: str) -> str:
+        """The condition in SQL that the image of a change has no other cells than that of a row that was read.
+
+        A column that one of them lacks was added, dropped or renamed between them, and says nothing. Texts that the mirror
+        holds as one value are equal: a column may have got another type. A delete, which has no image, says another thing.
+        """
+        there = f"nullif({change}, '')"
+        columns = self.subject.mirror.columns if self.subject.mirror else ()
+        types = self.subject.types
+        differ = [_differ(column.name, types.get(column.column, ""), there, read) for column in columns]
+        is_same = f"OR NOT ({' OR '.join(differ)})" if differ else ""
+        return f"({there} IS NOT NULL AND (coalesce(json_contains({read}, {there}), false) {is_same}))"
 
     def taken(self) -> Sequence[tuple[SchemaStep, int]]:
         """The lane's schema steps, each with its batch; none if they are not known."""
@@ -119,6 +135,16 @@ class OrderedLane:
         """The commands that let a load win: where it begins, and when it has come to its end."""
         begin, end = self.epoch(batch, places), self.epoch(batch, places, complete=True)
         return f"{begin}, and when the load has come to its end, {end}"
+
+
+def _differ(name: str, delta: str, image: str, other: str) -> str:
+    """The condition in SQL that two images have a column of a Delta type, and not the same in it."""
+    cells = duck.member(image, name), duck.member(other, name)
+    differ = f"{duck.has_member(image, name)} AND {duck.has_member(other, name)} AND {' IS DISTINCT FROM '.join(cells)}"
+    if _HAS_SPELLINGS.match(delta):
+        values = (f"TRY_CAST({cell} AS {duck.type_of(delta)})" for cell in cells)
+        differ += f" AND NOT coalesce({' = '.join(values)}, false)"
+    return f"({differ})"
 
 
 def from_places(streams: Iterable[Mapping[str, Any]]) -> list[str]:

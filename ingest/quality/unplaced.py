@@ -98,9 +98,9 @@ def _lost_reads(ordered: OrderedLane) -> _LostReads:
         beaten AS (SELECT k, read, max(struct_pack(order_key, after, is_newer)) AS change FROM later
             WHERE batch <= {ordered.since} OR (is_before AND is_newer) GROUP BY k, read),
         lost AS (SELECT k, read.order_key AS order_key, read.after AS after, read.batch AS batch, change.is_newer AS is_newer
-            FROM beaten WHERE NOT {_says_same("change.after", "read.after")}),
+            FROM beaten WHERE NOT {ordered.says_same("change.after", "read.after")}),
         said AS (SELECT DISTINCT l.k FROM lost AS l JOIN rows AS r ON r.k = l.k AND r.batch > {ordered.since}
-            AND r.order_key > l.order_key AND {_says_same("r.after", "l.after")})
+            AND r.order_key > l.order_key AND {ordered.says_same("r.after", "l.after")})
         SELECT count(*) FILTER (NOT unplaced) AS placed, count(*) FILTER (unplaced) AS unplaced,
             min(batch) FILTER (NOT unplaced) AS batch, max({place_sql("order_key")}) FILTER (is_newer) AS newest
         FROM (SELECT batch, order_key, is_newer, {weak_sql("order_key")} AND NOT {loaded_sql("order_key")} AS unplaced
@@ -130,11 +130,6 @@ def _are_behind_changes(ordered: OrderedLane) -> bool:
             AS is_behind FROM {{changes.change}} WHERE {ordered.where} AND batch > {ordered.since} GROUP BY topic, "partition", batch"""
     )
     return any(row["is_behind"] for row in streams)
-
-
-def _says_same(change: str, read: str) -> str:
-    """SQL: true if all cells that a change carries are those of a row that was read; a delete carries none."""
-    return f"coalesce(json_contains({read}, nullif({change}, '')), false)"
 
 
 def clears(ordered: OrderedLane) -> list[Mapping[str, Any]]:

@@ -184,6 +184,35 @@ def test_a_snapshot_after_a_truncate_is_not_in_vain(table: Postgres, batches: bo
 AGAIN = {1: "a", 2: "b3", 4: "d", 5: "e"}
 
 
+def with_cells(line: str, cells: dict[str, Any]) -> str:
+    """A message whose row has more cells."""
+    message = json.loads(line)
+    return json.dumps({**message, "after": message["after"] | cells})
+
+
+@pytest.mark.parametrize("text", ["b3", "late"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param({"gone": "x"}, {}, id="dropped"),
+        pytest.param({"name": "x"}, {"title": "x"}, id="renamed"),
+        pytest.param({"price": 1}, {"price": "1.00"}, id="retyped"),
+    ],
+)
+def test_a_second_snapshot_after_the_columns_have_changed(
+    table: Postgres, before: dict[str, Any], after: dict[str, Any], text: str
+) -> None:
+    """The stream is sent again with the columns of before: only what another cell says has lost."""
+    table.rule = replace(RULE, columns={**RULE.columns, "price": "decimal(9,2)"})
+    first = [with_cells(line, before) for line in table.snapshot(100, FIRST)]
+    again = [with_cells(line, after) for line in table.snapshot(300, AGAIN)]
+    behind = with_cells(table.row("u", 2, text, 290), before)
+    said = table.batch(
+        *first, *stream(table), *again, behind, with_cells(table.row("u", 4, "d2", 310), after)
+    )
+    assert ({"positions_started_again"} if text == "late" else set()) == said.keys()
+
+
 def at(line: str, second: int) -> str:
     """A message with the source's clock."""
     message = json.loads(line)
