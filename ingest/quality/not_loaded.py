@@ -119,24 +119,29 @@ class LoadBegin:
 
 
 def is_older(begin: LoadBegin, streams: Sequence[Mapping[str, Any]], *, in_files: bool) -> str:
-    """The condition in SQL that a change arrived before a load, which begins with the ``first`` message of some streams.
+    """The condition in SQL that a change arrived before a load, which begins with the ``first`` message of some streams, each in
+    its own ``batch`` if that is not the load's first.
 
-    Of a partition without any of its rows in its first batch, only the rows of an earlier load are certainly older.
+    Of a partition without any of its rows, only what came before the load's first batch and the rows of an earlier load are
+    certainly older.
     """
+    by_stream, unsaid = "", "false"
     if in_files:
         file = begin.partition
-        in_batch = f"""ELSE "partition" < {file} OR ("partition" = {file} AND "offset" < {begin.offset})"""
+        unsaid = f""""partition" < {file} OR ("partition" = {file} AND "offset" < {begin.offset})"""
     else:
-        in_batch = " ".join(
-            f"""WHEN topic = {duck.text(str(stream["topic"]))} AND "partition" = {stream["part"]}
-            THEN "offset" < {stream["first"]}"""
-            for stream in streams
-        )
+        by_stream = " ".join(_is_before(stream, stream.get("batch", begin.batch)) for stream in streams)
         if begin.time is not None:
-            in_batch += f" ELSE op = 'read' AND coalesce(epoch_us(event_time) < {begin.time}, false)"
-        else:
-            in_batch += " ELSE false"
-    return f"CASE WHEN batch <> {begin.batch} THEN batch < {begin.batch} {in_batch} END"
+            unsaid = f"op = 'read' AND coalesce(epoch_us(event_time) < {begin.time}, false)"
+    return f"CASE {by_stream} WHEN batch <> {begin.batch} THEN batch < {begin.batch} ELSE {unsaid} END"
+
+
+def _is_before(stream: Mapping[str, Any], batch: int) -> str:
+    """The branch of a CASE for the changes of a stream: those before the ``first`` message of a load in a batch."""
+    is_of_stream = f"""topic = {duck.text(str(stream["topic"]))} AND "partition" = {stream["part"]}"""
+    return (
+        f"""WHEN {is_of_stream} THEN batch < {batch} OR (batch = {batch} AND "offset" < {stream["first"]})"""
+    )
 
 
 def _older_rows(

@@ -100,13 +100,17 @@ class OrderedLane:
         return Metric(check, n, self.subject.name, severity=severity, detail=detail, failing=failing)
 
     def begin_of_load(self, place: str) -> list[Row]:
-        """The ``first`` messages of the rows that were read at one position, by ``topic`` and ``part``; of files only the first one."""
+        """The ``first`` messages of the rows that were read at one position, by ``topic`` and ``part``, each with its ``batch``, those
+        of the first batch first; of files only the first one.
+        """
         streams = self.lake.ask(
             f"""SELECT batch, topic, "partition" AS part, min("offset") AS first FROM {{changes.change}}
             WHERE op = 'read' AND {self.where} AND starts_with(order_key, {duck.text(place)}) GROUP BY ALL ORDER BY batch, part, topic"""
         )
-        begun = [row for row in streams if row["batch"] == streams[0]["batch"]]
-        return begun[:1] if self.in_files else begun
+        begun: dict[tuple[str, int], Row] = {}
+        for row in streams:
+            begun.setdefault((row["topic"], row["part"]), row)
+        return [*begun.values()][:1] if self.in_files else [*begun.values()]
 
     def backfill(self) -> str:
         """The command that decodes what has landed again: all batches."""

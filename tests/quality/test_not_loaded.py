@@ -15,12 +15,14 @@ from ingest.change import TableId
 from ingest.cli import epoch_verb
 from ingest.config import load
 from ingest.config.model import TableRule
-from ingest.lake import epochs
+from ingest.lake import epochs, later_loads
 from ingest.lake.books import Line
 from ingest.lake.lake import Lake
+from ingest.lake.later_loads import LaterLoad
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.names import mirror_path
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES
+from ingest.lake.starts import MessagePlace
 from ingest.quality import ledgers, order_checks
 from ingest.quality.catalogue import Metric
 from ingest.quality.subjects import survey
@@ -214,14 +216,14 @@ TABLE = TableId("cut", None, "t")
 class Partitions(WrittenLake):
     """A topic of three partitions, in which Maxwell's marks are in the first one; its changes and books, without a broker."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, dialect: str = "maxwell") -> None:
         super().__init__(folder)
         self.file.write_text(
-            "pipeline: depot\nlake: ./depot-lake\nengine: auto\nsources:\n  - {name: bus, kind: kafka, format: maxwell, "
+            f"pipeline: depot\nlake: ./depot-lake\nengine: auto\nsources:\n  - {{name: bus, kind: kafka, format: {dialect}, "
             "bootstrap_servers: 'nowhere:9092', topics: [m]}\ntables:\n  - {match: cut.t, keys: [id]}\n",
             "utf-8",
         )
-        self.pipeline, self.places = load(self.file), [0, 0, 0]
+        self.pipeline, self.places, self.table = load(self.file), [0, 0, 0], TABLE
 
     def found(self, *messages: tuple[int, str]) -> list[Metric]:
         """What the check finds in one more batch of messages, each with its partition."""
@@ -232,13 +234,16 @@ class Partitions(WrittenLake):
                          "offset": self.places[partition], "key": None, "value": message.encode()})  # fmt: skip
             self.places[partition] += 1
         bronze = pa.RecordBatch.from_pylist(rows, BRONZE.part(*INPUT))
-        pages = [row for page in lift(Lifting(self.pipeline))(iter([bronze])) for row in page.to_pylist()]
+        lake = Lake(unstarted(), self.pipeline)
+        how = Lifting(self.pipeline, later=later_loads.by_epoch(later_loads.read(lake), {}))
+        pages = [row for page in lift(how)(iter([bronze])) for row in page.to_pylist()]
         changes = [row for row in pages if row["kind"] == "change"]
         lines = [Line.from_json(row["payload"]) for row in pages if row["kind"] == "book"]
         commit(self.lake / "changes", CHANGES.types, changes, by=CHANGES.partition_by)
         commit(self.lake / "books", BOOKS.types, list(map(book, lines)))
         lake = Lake(unstarted(), self.pipeline)
-        mirror = Mirror(TABLE, mirror_path(TABLE), ("id",), (Column("id", "id", "int64"),))
+        columns = Column("id", "id", "int64"), Column("text", "text", "string")
+        mirror = Mirror(self.table, mirror_path(self.table), ("id",), columns)
         books = ledgers.read(lake, self.batch - 1, self.batch)
         chosen = survey(lake, books.lanes, decided={mirror.path: mirror}).subjects
         return list(order_checks.of_mirrors(lake, chosen, self.batch - 1, []))
@@ -288,3 +293,28 @@ def test_a_whole_bootstrap_of_several_partitions_is_no_complaint(tmp_path: Path)
     assert [] == topic.found(*first)
     second = [(0, message("bootstrap-start", 60)), (1, loaded(2, 61)), (0, message("bootstrap-complete", 62))]
     assert [] == topic.found(*second, (2, message("insert", 70, {"id": 3})))
+
+
+def placed(op: str, key: int, text: str, lsn: int, snapshot: str = "false") -> str:
+    """A message of Debezium for PostgreSQL."""
+    source = {"connector": "postgresql", "db": "cut", "schema": "p", "table": "t", "lsn": lsn}
+    row = {"id": key, "text": text}
+    return json.dumps({"before": None, "after": row, "source": {**source, "snapshot": snapshot}, "op": op})
+
+
+def test_a_second_snapshot_whose_partitions_come_in_different_batches(tmp_path: Path) -> None:
+    """What came in a partition before the load's rows of its own is older than the load, and no other change."""
+    topic = Partitions(tmp_path, "debezium")
+    topic.table = TableId("cut", "p", "t")
+    topic.pipeline = replace(topic.pipeline, tables=(replace(topic.pipeline.tables[0], match="cut.p.t"),))
+    later = LaterLoad("bus", topic.table, (300,), MessagePlace(1, "m", 0, 1), 2)
+    later_loads.record(Lake(unstarted(), topic.pipeline), [later])
+    first = [(1, placed("r", 2, "b", 100, "true")), (1, placed("r", 4, "d", 100, "true"))]
+    assert [] == topic.found(*first, (0, placed("r", 1, "a", 100, "last")))
+    assert [] == topic.found((0, placed("r", 1, "a", 300, "true")), (1, placed("u", 2, "b2", 200)))
+    rest = [(0, placed("u", 1, "a9", 310)), (1, placed("r", 2, "b3", 300, "last"))]
+    [missing] = topic.found(*rest)
+    assert ("rows_not_loaded", ('{"id":"4"}',)) == (missing.check, missing.failing)
+    assert "--from m/0/1 --from m/1/3 " in missing.detail
+    [lost] = topic.found((1, placed("u", 2, "late", 290)), (0, placed("u", 1, "a10", 320)))
+    assert ("positions_started_again", 1) == (lost.check, lost.observed)
