@@ -32,7 +32,18 @@ from ingest.gold.stage import UNREAD, apply
 from ingest.gold.steps import steps_of
 from ingest.gold.unfit import COUNTED
 from ingest.gold.work import open_books
-from ingest.lake import commits, decisions, decoded_with, faults, identity, lock, mirrors, pauses, targets
+from ingest.lake import (
+    commits,
+    decisions,
+    decoded_with,
+    faults,
+    identity,
+    lock,
+    mirrors,
+    pauses,
+    schedules,
+    targets,
+)
 from ingest.lake.envelope import SealError
 from ingest.lake.feeds import wanted
 from ingest.lake.identity import Seen
@@ -137,6 +148,7 @@ def run(
                 raise StoppedError(f"{said}.") from error
             if result.batch is not None:
                 emitter.start()
+        schedules.note(lake)
         warm.seen = identity.look(lake)
         if result.batch is None and "gold" in wanted:
             _look_for_mirrors(lake, warm, result)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -112,7 +114,7 @@ def reconcile(
         )
         if due:
             wanted = waiting.due(lake, chosen, wanted)
-        compared = _Comparisons(lake, chosen, options, most=most, repairs=repair)
+        compared = _Comparisons(lake, chosen, options, most=most, repairs=repair, scheduled=due)
         for table in wanted:
             compared.compare(table)
     if run and compared.repaired:
@@ -150,6 +152,9 @@ class _Comparisons:
     options: ReconcileOptions
     most: int  # rows of each kind that are listed
     repairs: bool
+    scheduled: bool = (
+        False  # by `reconcile_every:`, so a mirror that cannot be compared is no error each time
+    )
     done: list[Reconciled] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
     failed: bool = False  # a table could not be compared
@@ -179,10 +184,13 @@ class _Comparisons:
 
     def compare(self, table: TableId) -> None:
         """Compare a table with each of its mirrors; one that cannot be compared is an error of its own."""
+        from ingest.config import target
         from ingest.inspect import status as looking
+        from ingest.lake import schedules
         from ingest.operate.reconciliation import keep
         from ingest.source import reconcile as comparing
         from ingest.source.database import DatabaseError
+        from ingest.source.reconciled import IncomparableError
 
         def passed(mirror: str) -> dt.datetime | None:
             known = looking.complete(self.lake).get(mirror)
@@ -194,6 +202,12 @@ class _Comparisons:
                     view, self.source, table, self.options, passed=passed,
                     tell=lambda progress: self.notes.say(_so_far(progress)),
                 )  # fmt: skip
+            except IncomparableError as error:
+                name = str(target(view.pipeline.rule(table), table))
+                self._keep(partial(schedules.refuse, self.lake, name, str(error)))
+                (output.note if self.scheduled else output.error)(str(error))
+                self.failed |= not self.scheduled
+                continue
             except IngestError as error:
                 # that of a connection names none; all others name their table
                 output.error(f"{table}: {error}" if isinstance(error, DatabaseError) else str(error))
@@ -202,12 +216,16 @@ class _Comparisons:
             self.done.append(reconciled)
             self._list(reconciled)
             mirror = comparing.mirror_of(view, self.source, table)
-            try:
-                keep(self.lake, mirror.table, reconciled)
-            except IngestError as error:
-                output.warning(str(error))
+            self._keep(partial(keep, self.lake, mirror.table, reconciled))
             if self.repairs and reconciled.differences:
                 self._repair(reconciled, mirror)
+
+    def _keep(self, outcome: Callable[[], None]) -> None:
+        """Keep what came of a comparison; a store that does not take it is a warning."""
+        try:
+            outcome()
+        except IngestError as error:
+            output.warning(str(error))
 
     def _list(self, table: Reconciled) -> None:
         from ingest.operate.reconciliation import causes, described

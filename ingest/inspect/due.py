@@ -5,14 +5,18 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ingest.change import TableId
-from ingest.config import Source
+from ingest.config import Source, target
 from ingest.errors import counted
-from ingest.lake import duck, mirrors
-from ingest.lake.decoded_with import edited_at
+from ingest.lake import duck, mirrors, schedules, targets
+from ingest.lake.decisions import INCOMPARABLE
 from ingest.lake.tables import Row, Tables
 from ingest.quality.catalogue import RECONCILED, WARN, duration
+
+if TYPE_CHECKING:
+    from ingest.source.reconcile import Filled
 
 NOW = dt.datetime.fromtimestamp(0, dt.UTC).replace(tzinfo=None)  # due since ever
 
@@ -41,8 +45,8 @@ class OverdueComparisons:
     source: str
     every: float  # seconds
     mirrors: tuple[str, ...]
-    # the last comparison of any of them; before the first one its first rows, or when the file was written last, which may
-    # be when it got the schedule; in UTC without a zone
+    # the last comparison of any of them, before the first one its first rows, or when a run first saw the schedule if that
+    # was later; in UTC without a zone
     since: dt.datetime
 
     @property
@@ -60,31 +64,34 @@ class OverdueComparisons:
 
 def overdue(lake: Tables, gone: Container[str] = ()) -> Iterator[OverdueComparisons]:
     """The sources whose comparisons are overdue; tables that are ``gone`` from them cannot be compared."""
-    scheduled = [
-        each
-        for each in lake.pipeline.sources
-        if each.enabled and each.database and each.database.reconcile_every
-    ]
+    scheduled = [source for source in lake.pipeline.sources if schedules.every(source)]
     if not scheduled:
         return
-    from ingest.source.reconcile import (
-        comparable_views,
-        mirror_of,
-        tables_of,
-    )  # few pipelines have a database
+    from ingest.source.reconcile import filled, is_comparable, tables_of  # few pipelines have a database
 
-    last, now = _last(lake), dt.datetime.now(dt.UTC).replace(tzinfo=None)
-    begun = _begun(lake)
-    if (edited := edited_at(lake.pipeline)) and edited <= now:
-        begun = {name: max(moment, edited) for name, moment in begun.items()}
+    last, begun, now = _last(lake), _begun(lake), dt.datetime.now(dt.UTC).replace(tzinfo=None)
+    views = targets.views(lake)
+    fills: dict[int, Filled] = {}  # by view, if a mirror is late
     for source in scheduled:
-        every = (source.database.reconcile_every if source.database else None) or 0.0
+        every, seen = schedules.every(source) or 0.0, schedules.since(lake, source)
+        if seen is None:
+            continue
         times: dict[str, dt.datetime] = {}
-        for table in tables_of(lake, source):
-            for view in comparable_views(lake, source, table):
-                name = mirror_of(view, source, table).name
+        tables = tables_of(lake, source)
+        for place, view in enumerate(views):
+            for table in tables:
+                if (rule := view.pipeline.rule(table)).exclude:
+                    continue
+                name = str(target(rule, table))
                 compared = last[name]["checked_at"] if name in last else begun.get(name)
-                if compared and name not in gone and compared + dt.timedelta(seconds=PATIENCE * every) < now:
+                if compared is None or name in gone:
+                    continue
+                compared = max(compared, seen)
+                if compared + dt.timedelta(seconds=PATIENCE * every) >= now:
+                    continue
+                if place not in fills:
+                    fills[place] = filled(view)
+                if is_comparable(view, source, table, fills[place]):
                     times[name] = compared
         if times:
             yield OverdueComparisons(source.name, every, tuple(times), min(times.values()))
@@ -109,9 +116,13 @@ def _when(lake: Tables, source: Source, table: TableId, last: Mapping[str, Row])
 
 
 def _last(lake: Tables) -> dict[str, Row]:
-    """The outcome of each mirror's last comparison."""
+    """The outcome of each mirror's last comparison, also of one that was refused."""
     rows = lake.ask(
         f"""SELECT mirror, state, checked_at FROM {{checks}} WHERE "check" = {duck.text(RECONCILED)}
         QUALIFY row_number() OVER (PARTITION BY mirror ORDER BY checked_at DESC) = 1"""
     )
-    return {row["mirror"]: row for row in rows}
+    last = {row["mirror"]: row for row in rows}
+    for name, moment in schedules.refused(lake).items():
+        if name not in last or last[name]["checked_at"] < moment:
+            last[name] = {"mirror": name, "state": INCOMPARABLE, "checked_at": moment}
+    return last

@@ -10,11 +10,13 @@ import datetime as dt
 import getpass
 import json
 import os
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from ingest.lake import records
 from ingest.lake.duck import name
 from ingest.lake.schemas import DECISIONS
 from ingest.lake.tables import Row, Tables
@@ -40,6 +42,8 @@ ACKNOWLEDGE = "acknowledge"  # a problem of which the operator knows
 ERASE, ERASED = "erase", "erased"  # rows to be removed, with their barriers; what was removed
 ERASED_LATE = "erased-late"  # the batch up to which late messages of erased rows are removed
 ERASE_SECRET = "erase-secret"  # noqa: S105 - the kind of the decision that holds the secret of the keys' digests
+SCHEDULE = "schedule"  # how often a source's mirrors are to be compared with its database, from the run that saw it first
+INCOMPARABLE = "incomparable"  # a mirror that a comparison refused
 _NUMBERING = Lock()  # mirrors decide side by side
 _COLUMNS = ("number", "kind", "subject", "value", "batch", "reason", "by", "decided_at")
 
@@ -104,15 +108,30 @@ def append(lake: Lake, decisions: Iterable[Decision]) -> None:
     if not made:
         return
     with _NUMBERING:
-        now, first = lake.now(), read(lake).last + 1
-        rows = []
-        for number, decision in enumerate(made, first):
-            value = json.dumps(decision.value, ensure_ascii=False) if decision.value else None
-            by = decision.by or lake.run
-            rows.append(
-                (now, decision.kind, decision.subject, decision.batch, value, decision.reason, by, number)
-            )
-        lake.append_unguarded(rows, DECISIONS)
+        lake.append_unguarded(_numbered(lake, made, lake.now(), lake.run), DECISIONS)
+
+
+def append_alone(lake: Tables, decision: Decision) -> None:
+    """Append a decision by a verb that only reads otherwise.
+
+    Raises:
+        IngestError: the table can only be written with Spark.
+    """
+    with _NUMBERING:
+        rows = _numbered(lake, [decision], dt.datetime.now(dt.UTC), user())
+        records.append(lake, uuid.uuid4().hex, rows, DECISIONS, {})
+
+
+def _numbered(lake: Tables, made: list[Decision], now: dt.datetime, by: str) -> list[tuple[Any, ...]]:
+    """Rows of the ledger."""
+    rows = list[tuple[Any, ...]]()
+    for number, decision in enumerate(made, read(lake).last + 1):
+        value = json.dumps(decision.value, ensure_ascii=False) if decision.value else None
+        said_by = decision.by or by
+        rows.append(
+            (now, decision.kind, decision.subject, decision.batch, value, decision.reason, said_by, number)
+        )
+    return rows
 
 
 def _read(lake: Tables) -> Decisions:

@@ -22,7 +22,7 @@ from typing import Any
 
 import orjson
 
-from ingest.change import TableId
+from ingest.change import LaneId, TableId
 from ingest.config import Pipeline, Source, target
 from ingest.errors import IngestError, command, counted
 from ingest.formats import ingest_snapshot
@@ -40,6 +40,7 @@ from ingest.source.reconciled import (
     MISSING,
     SURPLUS,
     Cells,
+    IncomparableError,
     Reconciled,
     ReconcileOptions,
     RowDifference,
@@ -111,8 +112,25 @@ def reconcile(
     return done
 
 
-def mirror_of(lake: Tables, source: Source, table: TableId) -> Mirror:
-    """The mirror of one source table alone; an `IngestError` if there is none, or if it has rows of other tables."""
+Filled = Mapping[TableId, Sequence[LaneId]]
+"""The source tables whose rows go into each mirror."""
+
+
+def filled(lake: Tables) -> Filled:
+    """The source tables whose rows go into each mirror, by the rules of a view."""
+    lanes_of: dict[TableId, list[LaneId]] = {}
+    for by, of in lanes.booked(lake):
+        lanes_of.setdefault(target(lake.pipeline.rule(of), of), []).append((by, of))
+    return lanes_of
+
+
+def mirror_of(lake: Tables, source: Source, table: TableId, fills: Filled | None = None) -> Mirror:
+    """The mirror of one source table alone; ``fills`` is what `filled` says, if that is asked for many tables.
+
+    Raises:
+        IncomparableError: it has other rows than the table, or its key is masked.
+        IngestError: there is none yet.
+    """
     rule = lake.pipeline.rule(table)
     name = target(rule, table)
     mirror = next((mirror for mirror in mirrors.known(lake).values() if mirror.table == name), None)
@@ -122,22 +140,23 @@ def mirror_of(lake: Tables, source: Source, table: TableId) -> Mirror:
             f"There is no mirror of {table} yet: `{command('run', file)}`, then `{command('snapshot', file, table)}` reads it."
         )
     if mirror.where:
-        raise IngestError(
+        raise IncomparableError(
             f"{name} holds the rows that meet {mirror.where} alone, so it cannot be compared with {table}: "
             f"`{command('quality', lake.pipeline.file, '--deep', name)}` compares it with all changes."
         )
     if mirror.soft:
-        raise IngestError(
+        raise IncomparableError(
             f"{name} keeps rows that {table} has deleted, so it cannot be compared with it: "
             f"`{command('quality', lake.pipeline.file, '--deep', name)}` compares it with all changes."
         )
-    others = [
-        f"{of.table} of {by}"
-        for by, of in lanes.booked(lake)
-        if (by, of) != (source.name, table) and target(lake.pipeline.rule(of), of) == name
-    ]
+    if masked := [key for key in mirror.keys if rule.mask_of(key)]:
+        raise IncomparableError(
+            f"{masked[0]} is in the key of {name} and masked, so no row of it can be looked up in {table}."
+        )
+    into = (filled(lake) if fills is None else fills).get(name, ())
+    others = [f"{of.table} of {by}" for by, of in into if (by, of) != (source.name, table)]
     if others:
-        raise IngestError(
+        raise IncomparableError(
             f"{name} holds rows of {', '.join(sorted(others))}, too, so it cannot be compared with {table} alone."
         )
     return mirror
@@ -151,12 +170,13 @@ def views_of(lake: AnyLake, source: Source, table: TableId) -> list[AnyLake]:
 def comparable_views(lake: AnyLake, source: Source, table: TableId) -> list[AnyLake]:
     """The views of the lake whose mirror of a table can be compared with it."""
     views = (view for view in targets.views(lake) if not view.pipeline.rule(table).exclude)
-    return [view for view in views if _is_comparable(view, source, table)]
+    return [view for view in views if is_comparable(view, source, table)]
 
 
-def _is_comparable(view: Tables, source: Source, table: TableId) -> bool:
+def is_comparable(view: Tables, source: Source, table: TableId, fills: Filled | None = None) -> bool:
+    """True unless the lake says already that a table cannot be compared with its mirror."""
     with suppress(IngestError):
-        return bool(mirror_of(view, source, table))
+        return bool(mirror_of(view, source, table, fills))
     return False
 
 

@@ -6,10 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ingest.change import TableId
+from ingest.errors import IngestError
 
 MISSING, SURPLUS, DIFFERENT = "missing", "surplus", "different"
 RowKey = tuple[str | None, ...]
 Cells = tuple[str | None, ...]
+
+
+class IncomparableError(IngestError):
+    """A mirror that cannot be compared with a table as long as both, and the pipeline file, are as they are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from ingest.source.database import (
     connected,
 )
 from ingest.source.digest import ComparedColumn
-from ingest.source.reconciled import Cells, ReconcileOptions, RowKey
+from ingest.source.reconciled import Cells, IncomparableError, ReconcileOptions, RowKey
 from ingest.source.snapshot import is_settled
 
 if TYPE_CHECKING:
@@ -73,22 +73,19 @@ def compared_table(lake: Tables, dialect: SourceDialect, table: SourceTable, mir
     """How a source's table is compared with its mirror.
 
     Raises:
-        IngestError: a key column is masked, lacking, or of a type that cannot be compared.
+        IncomparableError: a key column is of a type that cannot be compared.
+        IngestError: a key column is lacking.
     """
     types_of_mirror = lake.snapshot(mirror.path).types
     by_name = {column.name: column for column in mirror.sent if column.column in types_of_mirror}
     rule = lake.pipeline.rule(table.id)
     masked = {name for name in by_name if rule.mask_of(name)}
-    if hidden := [name for name in mirror.keys if name in masked]:
-        raise IngestError(
-            f"{hidden[0]} is in the key of {mirror.name} and masked, so no row of it can be looked up in {table.id}."
-        )
     shared = [column for column in table.columns if column.name in by_name]
     if lost := set(mirror.keys) - {column.name for column in shared}:
         raise IngestError(f"{table.id} has no column {min(lost)!r}, which is in the key of its mirror.")
     incomparable = {column.name for column in shared if not column.comparable}
     if unlike := incomparable & set(mirror.keys):
-        raise IngestError(
+        raise IncomparableError(
             f"{min(unlike)!r} is in the key of {mirror.name}, and values of its type cannot be compared here "
             f"(docs/reading-the-source.md), so no row can be looked up in {table.id}."
         )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,13 +20,18 @@ from ingest.errors import IngestError
 from ingest.fold import Placed, fold
 from ingest.formats import ingest_snapshot
 from ingest.inspect import due
-from ingest.lake import records
+from ingest.lake import decisions, records
+from ingest.lake.decisions import SCHEDULE, Decision
+from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHECKS
 from ingest.lake.tables import LakeReader
 from ingest.order import Order
+from ingest.source import reconcile as comparing
 from tests.fleet import Clock
 from tests.source import duck_source
-from tests.source.bins import Bins
+from tests.source.bins import BINS, Bins
+
+LONG_AGO = dt.datetime.fromisoformat("2024-05-01")  # as the lake's tables have it
 
 
 def test_the_verb_says_both_values_the_cause_and_the_next_command(bins: Bins) -> None:
@@ -187,16 +194,25 @@ def test_a_comparison_is_due_after_a_while(bins: Bins) -> None:
     assert 1 == len(json.loads(bins.type("--due", "--output", "json").stdout)["tables"])
 
 
+def scheduled(bins: Bins, rule: str = "") -> LakeReader:
+    """A lake of which each mirror is to be compared once an hour, as a run has seen it just now."""
+    text = bins.file.read_text("utf-8").replace(
+        "user: reader", "user: reader, reconcile_every: 1h, connections: 1"
+    )
+    bins.file.write_text(f"mask_secret: 0123456789abcdef\n{text}", "utf-8")
+    if rule:
+        bins.rule(rule)
+    bins.mirror()
+    lake = LakeReader(load(bins.file))
+    decisions.append_alone(lake, Decision(SCHEDULE, "shop", {"every": 3600.0}))
+    return lake
+
+
 def test_an_overdue_comparison_is_a_problem_until_it_is_made(
     bins: Bins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The command that a problem names must end it, and one that cannot be made must not be asked for."""
-    text = bins.file.read_text("utf-8").replace(
-        "user: reader", "user: reader, reconcile_every: 1h, connections: 1"
-    )
-    bins.file.write_text(text, "utf-8")
-    bins.mirror()
-    lake = LakeReader(load(bins.file))
+    lake = scheduled(bins)
     assert 0 == bins.type("--settled").exit_code
     assert [] == list(due.overdue(lake))
     clock = Clock(monkeypatch, dt.datetime.now(dt.UTC) + dt.timedelta(hours=3))
@@ -207,6 +223,76 @@ def test_an_overdue_comparison_is_a_problem_until_it_is_made(
     assert 0 == bins.type("--due", "--source=shop", "--settled").exit_code
     clock.ahead += dt.timedelta(hours=1, minutes=59)
     assert [] == list(due.overdue(lake))
+
+
+def test_a_schedule_is_overdue_by_the_time_that_a_run_saw_it(
+    bins: Bins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mirror that was compared by hand in May was overdue the moment that a schedule was written in June."""
+    lake = scheduled(bins)
+    old = {"mirror": "shop.bins", "state": "pass", "checked_at": LONG_AGO}
+    monkeypatch.setattr(due, "_last", lambda _lake: {"shop.bins": old})
+    clock = Clock(monkeypatch, dt.datetime.now(dt.UTC) + dt.timedelta(hours=1, minutes=59))
+    assert [] == list(due.overdue(lake))
+    clock.ahead += dt.timedelta(minutes=2)
+    os.utime(bins.file, (clock.now().timestamp(),) * 2)  # whatever deploys the file writes it each hour
+    assert 1 == len(list(due.overdue(lake)))
+    bins.file.write_text(
+        bins.file.read_text("utf-8").replace("reconcile_every: 1h", "reconcile_every: 1m"), "utf-8"
+    )
+    assert [] == list(due.overdue(LakeReader(load(bins.file)))), "no run has seen the new one"
+
+
+@pytest.mark.parametrize("incomparable", ["masked", "soft", "type"])
+def test_a_key_that_cannot_be_compared_is_not_asked_for_again_and_again(
+    bins: Bins, monkeypatch: pytest.MonkeyPatch, incomparable: str
+) -> None:
+    """The command of the problem failed each time, and nothing but an acknowledgement ended the problem."""
+    rule = "match: shop.bins, mask: {id: hmac}" if incomparable == "masked" else ""
+    lake = scheduled(bins, rule)
+    if incomparable == "soft":
+        monkeypatch.setattr(Mirror, "soft", True)
+    if incomparable == "type":
+        real = duck_source.table
+        monkeypatch.setattr(
+            duck_source, "table",
+            lambda *given: (table := real(*given)) and replace(
+                table, columns=tuple(column._replace(comparable=column.name != "id") for column in table.columns)
+            ),
+        )  # fmt: skip
+    monkeypatch.setattr(due, "_begun", lambda _lake: {"shop.bins": LONG_AGO})
+    clock = Clock(monkeypatch, dt.datetime.now(dt.UTC) + dt.timedelta(hours=3))
+    assert (incomparable == "type") == bool(list(due.overdue(lake))), "what the lake knows is not asked for"
+    clock.ahead -= dt.timedelta(hours=3)
+    done = bins.type("--due", "--source=shop", "--settled")
+    assert (0, True) == (done.exit_code, "shop.bins" in done.stderr), done.output
+    clock.ahead += dt.timedelta(minutes=59)
+    done = bins.type("--due", "--source=shop", "--settled")
+    assert (0, "") == (done.exit_code, done.stderr), "it is due in an hour again"
+    clock.ahead += dt.timedelta(hours=1)
+    assert [] == list(due.overdue(lake))
+    assert 2 == bins.type("shop.bins").exit_code, "who asks for it by name has not got it"
+
+
+def test_overdue_comparisons_cost_no_question_for_each_table(
+    bins: Bins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`ingest status` of 300 tables read the books 600 times, as soon as there was a schedule."""
+    lake = scheduled(bins)
+    monkeypatch.setattr(due, "_begun", lambda _lake: {"shop.bins": LONG_AGO})
+    Clock(monkeypatch, dt.datetime.now(dt.UTC) + dt.timedelta(hours=3))
+    asked = list[str]()
+    real = LakeReader.ask
+    monkeypatch.setattr(
+        LakeReader, "ask", lambda self, query, *rest: asked.append(query) or real(self, query, *rest)
+    )
+    counts = []
+    for tables in (1, 20):
+        monkeypatch.setattr(comparing, "tables_of", lambda *_, tables=tables: [BINS] * tables)
+        asked.clear()
+        assert 1 == len(list(due.overdue(lake)))
+        counts.append(len(asked))
+    assert counts[0] >= counts[1]
 
 
 def test_a_question_that_fails_is_asked_again_and_then_ends_in_one_sentence(
