@@ -13,7 +13,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from queue import Empty, SimpleQueue
 from typing import Any
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
@@ -27,11 +27,25 @@ MAX_REFERENCES = 200
 
 
 def client(url: str, timeout: float = TIMEOUT) -> Callable[[int], str]:
-    """A function from a schema's id to its JSON text that asks the registry, or looks into its folder, once for each id."""
+    """A function from a schema's id to its JSON text that asks the registry once for each id, or reads its folder once."""
+    if is_folder(url):
+        return _folder_client(url)
 
     @lru_cache(maxsize=4096)
     def schema(schema_id: int) -> str:
-        return schemas(url)[schema_id] if is_folder(url) else fetch(url, schema_id, timeout)
+        return fetch(url, schema_id, timeout)
+
+    return schema
+
+
+def _folder_client(folder: str) -> Callable[[int], str]:
+    read = cache(lambda: schemas(folder))
+
+    def schema(number: int) -> str:
+        texts = read()
+        if texts.faults and number not in texts and number not in texts.unsure:
+            raise SetupError(texts.faults[0])
+        return texts[number]
 
     return schema
 

@@ -28,7 +28,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ingest.change import Change, Hints, Image, Message, Op, Options, TableHints
-from ingest.decoding import avro, connect, connect_avro, rows
+from ingest.decoding import connect, connect_avro, rows, schema_folder
 from ingest.decoding.connect import ConnectPlan, meanings
 from ingest.decoding.declared_values import Reading, plain_text
 from ingest.errors import Undecodable
@@ -249,7 +249,7 @@ def _named(value: bytes, hints: Hints) -> connect_avro.NamedDatum:
         raise Undecodable("no-frame", f"a record of the Kafka Handler without a frame: {ADVICE}")
     if value[:1] == b"\0" or not _WRAPPER.match(value):
         return connect_avro.frame(value)
-    named = _unwrapped(value)
+    named = schema_folder.unwrapped(value)
     if hints.schema is None:
         raise Undecodable(
             "unknown-schema", f"a record in GoldenGate's generic wrapper: write {FILES} into the source"
@@ -263,19 +263,6 @@ def _named(value: bytes, hints: Hints) -> connect_avro.NamedDatum:
             f"{FILES} into the source; hashes (genericWrapperUseFingerprint=false) are not read",
         ) from None
     return named
-
-
-def _unwrapped(value: bytes) -> connect_avro.NamedDatum:
-    """The parts of the generic wrapper: ``table_name``, ``schema_fingerprint`` and ``payload``."""
-    try:
-        size, place = avro.long(value, 0)
-        number, place = avro.long(value, place + size)
-        length, place = avro.long(value, place)
-    except IndexError:
-        length, number, place = 0, 0, len(value) + 1
-    if length != len(value) - place:
-        raise Undecodable("truncated", "GoldenGate's generic wrapper does not end with its last byte")
-    return connect_avro.NamedDatum(number, value[place:])
 
 
 def recognise(sample: bytes) -> str | None:

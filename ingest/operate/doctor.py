@@ -239,11 +239,10 @@ def _unread(
 
 def _schemas(check: str, folder: str) -> Finding:
     """Whether a folder of Avro schemas can be read."""
-    try:
-        count = len(schema_folder.schemas(folder))
-    except SetupError as error:
-        return Finding(check, "wrong", str(error), "correct the folder, or registry: in the pipeline file")
-    return Finding(check, "ok", f"{folder}: {counted(count, 'schema')}")
+    texts = schema_folder.schemas(folder)
+    for wrong in (*texts.faults, *texts.unsure.values()):
+        return Finding(check, "wrong", wrong, "correct the folder, or registry: in the pipeline file")
+    return Finding(check, "ok", f"{folder}: {counted(len(texts), 'schema')}")
 
 
 def answers(check: str, address: str) -> Finding:

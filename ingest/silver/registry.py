@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from ingest.config import Source
 from ingest.decoding import schema_folder, schema_registry
-from ingest.errors import SetupError
+from ingest.errors import SetupError, Undecodable
 from ingest.lake.envelope import NOT_SEALED, Opener
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import SCHEMAS
@@ -38,7 +38,7 @@ def schemas(lake: Lake, messages: Messages, opener: Opener = NOT_SEALED) -> Text
     An id that the registry does not know is left out; its messages are rejected, and a replay fetches it again.
 
     Raises:
-        SetupError: a registry that is needed does not answer.
+        SetupError: a registry that is needed does not answer, or a folder that may hold a needed schema cannot be read.
     """
     sources = [source for source in lake.pipeline.sources if source.registry]
     asked = [source.name for source in sources if not schema_folder.is_folder(source.registry)]
@@ -46,19 +46,20 @@ def schemas(lake: Lake, messages: Messages, opener: Opener = NOT_SEALED) -> Text
         return {}
     known: dict[str, dict[int, str]] = {}
     if lake.exists(SCHEMAS.name):
-        for name, number, text in lake.read(SCHEMAS.name).select("source", "id", "schema").collect():
-            known.setdefault(name, {})[number] = text
+        for row in lake.ask("SELECT source, id, schema FROM {schemas}"):
+            known.setdefault(row["source"], {})[row["id"]] = row["schema"]
     ids = _framed(messages, asked, opener) if asked else {}
-    texts: dict[str, dict[int, str]] = {}
+    texts: dict[str, Mapping[int, str]] = {}
     for source in sources:
         have = known.get(source.name, {})
         if source.name in asked:
-            fresh = _fetched(source, sorted(ids.get(source.name, set()) - have.keys()))
+            fetched = _fetched(source, sorted(ids.get(source.name, set()) - have.keys()))
+            texts[source.name] = {**have, **fetched}
         else:
-            fresh = {number: text for number, text in _read(source).items() if number not in have}
-        rows = [(source.name, number, text, lake.now()) for number, text in fresh.items()]
+            texts[source.name] = _read(source, have, messages, opener)
+        fresh = texts[source.name].keys() - have.keys()
+        rows = [(source.name, number, texts[source.name][number], lake.now()) for number in sorted(fresh)]
         lake.append_unguarded(rows, SCHEMAS)
-        texts[source.name] = {**have, **fresh}
     return texts
 
 
@@ -98,12 +99,38 @@ def framed(sources: Sequence[str], opener: Opener = NOT_SEALED) -> Callable[[Bat
     return run
 
 
-def _read(source: Source) -> dict[int, str]:
-    """The schemas of a source's folder."""
-    try:
-        return schema_folder.schemas(source.registry)
-    except SetupError as error:
-        raise SetupError(f"source {source.name}: {error}: its messages wait in bronze.") from None
+def _read(
+    source: Source, have: Mapping[int, str], messages: Messages, opener: Opener
+) -> schema_folder.Schemas:
+    """The schemas of a source's folder and of the lake; messages wait only for one that a faulty file may hold."""
+    texts = schema_folder.schemas(source.registry, have)
+    if texts.faults:
+        numbers = {
+            int.from_bytes(row["id"], "big", signed=True)
+            for row in messages.through(wrapped(source.name, opener), FRAMED)
+        }
+        if numbers - texts.keys() - texts.unsure.keys():
+            raise SetupError(f"source {source.name}: {texts.faults[0]}: its messages wait in bronze.")
+    return texts
+
+
+def wrapped(source: str, opener: Opener = NOT_SEALED) -> Callable[[Batches], Batches]:
+    """The function that counts the fingerprints in the generic wrappers of a source's values, as rows of `FRAMED`."""
+
+    def run(batches: Batches) -> Batches:
+        counts: Counter[int] = Counter()
+        for batch in map(opener.opened, batches):
+            of_source = batch.filter(pc.equal(batch.column("source"), source))
+            for value in of_source.column("value").drop_null().to_pylist():
+                with suppress(Undecodable):
+                    counts[schema_folder.unwrapped(value).schema] += 1
+        rows = [
+            {"source": source, "id": number.to_bytes(8, "big", signed=True), "count": count}
+            for number, count in counts.most_common(_MOST)
+        ]
+        yield pa.RecordBatch.from_pylist(rows, _FRAMED)
+
+    return run
 
 
 def _fetched(source: Source, numbers: Iterable[int]) -> dict[int, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,14 +13,13 @@ from ingest.config import load
 from ingest.config.model import Source
 from ingest.decoding import schema_folder
 from ingest.errors import SetupError
-from ingest.formats import ogg_avro
 from ingest.lake.tables import LakeReader
 from ingest.run import run
 from ingest.silver import registry
 from ingest.silver.messages import WANTED
 from ingest.silver.registry import framed
 from tests.e2e.registry import Registry
-from tests.formats.avro_cases import wrapped
+from tests.formats.avro_cases import wrapped, written
 from tests.formats.one_history.debezium import DIALECTS
 from tests.formats.one_history.debezium import registry as schemas
 from tests.formats.one_history.goldengate_avro import DIALECTS as GOLDENGATE
@@ -70,22 +70,23 @@ def test_framed_values_in_files_are_decoded_by_the_registry(tmp_path: Path) -> N
     assert (len(values), 0) == (books["messages"], books["rejected"])
 
 
-def run_of(folder: Path, values: list[bytes], address: str) -> LakeReader:
-    """The lake of a run over GoldenGate's records in a file."""
-    (folder / "in.bin").write_bytes(b"".join(len(value).to_bytes(4, "big") + value for value in values))
+def run_of(folder: Path, values: list[bytes], address: str, name: str = "in.bin") -> LakeReader:
+    """The lake of a run over GoldenGate's records in a file, and in those of runs before."""
+    (folder / name).write_bytes(b"".join(len(value).to_bytes(4, "big") + value for value in values))
     (folder / "yard.yaml").write_text(
-        "pipeline: yard\nlake: ./lake\nengine: auto\nsources:\n  - name: s\n    path: ./in.bin\n    format: ogg-avro\n"
+        "pipeline: yard\nlake: ./lake\nengine: auto\nsources:\n  - name: s\n    path: ./*.bin\n    format: ogg-avro\n"
         f"    framing: length\n    registry: {address}\n    settle: 0s\n    options: {{left_out: 'null'}}\n"
     )
     pipeline = load(folder / "yard.yaml")
-    assert not run(unstarted(), pipeline, ("bronze", "silver")).failures
+    failures = run(unstarted(), pipeline, ("bronze", "silver")).failures
+    assert not failures, str(failures)
     return LakeReader(pipeline)
 
 
 def test_records_that_name_their_schemas_by_fingerprints_are_decoded_by_a_folder(tmp_path: Path) -> None:
     """Those of GoldenGate's Kafka Handler have no registry, only the files that it writes; once read, the lake has them."""
     values = [sent.value or b"" for sent in GOLDENGATE["ogg-avro wrapped"].write(history(1))]
-    stranger = wrapped("GG.DEPOT", 7, ogg_avro._unwrapped(values[0]).datum)
+    stranger = wrapped("GG.DEPOT", 7, schema_folder.unwrapped(values[0]).datum)
     place = tmp_path / "schemas"
     place.mkdir()
     for number, text in schemas().items():
@@ -98,6 +99,53 @@ def test_records_that_name_their_schemas_by_fingerprints_are_decoded_by_a_folder
     assert "the fingerprint 7," in reject["detail"]
     texts = {row["id"] for row in lake.ask("SELECT id FROM {schemas}")}
     assert texts >= {schema_folder.fingerprint(text) for text in schemas().values()}
+
+
+def scaled(scale: int, amount: bytes) -> tuple[str, bytes]:
+    """A schema with a decimal of a scale, which its fingerprint leaves out, and a record of it in the wrapper."""
+    names = "table op_type op_ts current_ts pos".split()
+    decimal = {"type": "bytes", "logicalType": "decimal", "precision": 12, "scale": scale}
+    columns = [{"name": name, "type": "string"} for name in names] + [{"name": "AMOUNT", "type": decimal}]
+    schema = {"type": "record", "name": "ORDERS", "fields": columns}
+    row = dict(zip(names, ("GG.ORDERS", "I", "2026-03-14 10:00:00", "2026-03-14T10:00:01", "1"), strict=True))
+    text = json.dumps(schema)
+    schema["fields"][-1]["type"] = "bytes"  # type: ignore[index]
+    payload = written(schema, row | {"AMOUNT": amount})
+    return text, wrapped("GG.ORDERS", schema_folder.fingerprint(text), payload)
+
+
+def test_a_decimal_whose_scale_changed_is_not_read_by_the_scale_that_the_lake_has(tmp_path: Path) -> None:
+    """GoldenGate writes the new schema over the old one, and both have one fingerprint: 12.3456 would become 1234.56."""
+    place = tmp_path / "schemas"
+    place.mkdir()
+    (text, first), (changed, second) = scaled(2, b"\x04\xd2"), scaled(4, b"\x01\xe2\x40")
+    (place / "GG.ORDERS.avsc").write_text(text)
+    lake = run_of(tmp_path, [first], "./schemas")
+    assert [{"count": 1}] == lake.ask("SELECT sum(changes) AS count FROM {books}")
+    (place / "GG.ORDERS.avsc").write_text(changed)
+    lake = run_of(tmp_path, [second], "./schemas", "later.bin")
+    assert [{"count": 1}] == lake.ask("SELECT sum(changes) AS count FROM {books}")
+    [reject] = lake.ask("SELECT reason, detail FROM {rejects}")
+    assert "unsure-schema" == reject["reason"]
+    assert "GG.ORDERS.avsc and the schema that the lake has" in reject["detail"]
+
+
+def test_a_file_that_cannot_be_read_keeps_only_records_of_unknown_schemas(tmp_path: Path) -> None:
+    """GoldenGate may be writing it, and the folder may be away: what the lake has the schema of would wait for it."""
+    place = tmp_path / "schemas"
+    place.mkdir()
+    text, first = scaled(2, b"\x04\xd2")
+    (place / "GG.ORDERS.avsc").write_text(text)
+    run_of(tmp_path, [first], "./schemas")
+    (place / "GG.DEPOT.avsc").write_text('{"type": "rec')
+    run_of(tmp_path, [first], "./schemas", "broken.bin")
+    lake = run_of(tmp_path, [first], "./elsewhere", "away.bin")
+    assert [{"count": 3}] == lake.ask("SELECT sum(changes) AS count FROM {books}")
+    with pytest.raises(
+        AssertionError,
+        match=r"no folder of Avro schemas .*; correct `registry:` of the source: its messages wait",
+    ):
+        run_of(tmp_path, [wrapped("GG.DEPOT", 7, b"")], "./elsewhere", "unknown.bin")
 
 
 def test_a_schema_of_another_subject_is_named(tmp_path: Path) -> None:
