@@ -8,7 +8,7 @@ so is a field whose value is of another kind than its table says. A message that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -30,12 +30,52 @@ class MessageTypes:
     def read(self, name: str, data: bytes) -> Any:
         """One message, its fields as attributes; `Undecodable`: ``bad-protobuf``."""
         try:
-            return self._parsers[name](data)
+            message = self._parsers[name](data)
         except Exception:  # the library's own, which is imported by the first message
+            message = None
+        if message is None or (
+            (self._inner[name] or len(self._unknown(message))) and self._is_foreign(name, [message])
+        ):
             raise Undecodable(
                 "bad-protobuf",
                 f"the bytes are no {name} of {self._document}: they are cut, of another type, or have a text that is not UTF-8",
-            ) from None
+            )
+        return message
+
+    def _is_foreign(self, name: str, messages: Iterable[Any]) -> bool:
+        """True if a number of its table comes with a value of another kind, which the library takes for unknown."""
+        for message in messages:
+            unknown = self._unknown(message)
+            if len(unknown) and any(field.field_number in self._fields[name] for field in unknown):
+                return True
+        for field, kind, is_list in self._inner[name]:
+            for message in messages:
+                if is_list:
+                    below = getattr(message, field)
+                else:
+                    below = [getattr(message, field)] if message.HasField(field) else ()
+                if below and self._is_foreign(kind, below):
+                    return True
+        return False
+
+    @cached_property
+    def _unknown(self) -> Callable[[Any], Iterable[Any]]:
+        from google.protobuf.unknown_fields import UnknownFieldSet
+
+        return UnknownFieldSet  # type: ignore[no-any-return]
+
+    @cached_property
+    def _inner(self) -> Mapping[str, list[tuple[str, str, bool]]]:
+        """Of each message, the fields that are messages: a field's name, its message, and whether it is repeated."""
+        declared = {
+            name: [words.split() for words in fields.values()] for name, fields in self._fields.items()
+        }
+        return {
+            name: [
+                (words[-1], words[-2], words[0] == "repeated") for words in of_fields if words[-2] in declared
+            ]
+            for name, of_fields in declared.items()
+        }
 
     @cached_property
     def _parsers(self) -> Mapping[str, Callable[[bytes], Any]]:

@@ -122,8 +122,10 @@ CANAL = protobuf.MessageTypes(
         "RowData": {1: "repeated Column beforeColumns", 2: "repeated Column afterColumns"},
         "Column": {
             1: "int64 index",
+            2: "int64 sqlType",
             3: "string name",
             4: "bool isKey",
+            5: "bool updated",
             6: "bool isNull",
             8: "string value",
             10: "string mysqlType",
@@ -131,18 +133,19 @@ CANAL = protobuf.MessageTypes(
         "Envelope": {1: "int64 version", 4: "optional bytes data"},
     },
 )
-"""What is read of them; an ``Envelope`` is a message of Tencent Cloud DTS's subscription."""
+"""What is read of them, and what each column has beside it: to look through unknown fields takes longer than to read them. An
+``Envelope`` is a message of Tencent Cloud DTS's subscription."""
 
 
 def packet(data: bytes) -> Any:
     """The entries of a packet, still in bytes."""
-    found = CANAL.read("Packet", data)
+    try:
+        found = CANAL.read("Packet", data)
+    except Undecodable:
+        _refuse_envelope(data)
+        raise
     if found.type != MESSAGES or not found.HasField("body"):
-        if CANAL.read("Envelope", data).HasField("data"):
-            raise Undecodable(
-                "another-protobuf",
-                "an envelope of Tencent Cloud DTS's data subscription: write `format: tencent-protobuf`",
-            )
+        _refuse_envelope(data)
         raise Undecodable(
             "not-this-format", f"no Canal packet of messages: its type is {found.type}, not {MESSAGES}"
         )
@@ -151,6 +154,19 @@ def packet(data: bytes) -> Any:
             "compressed-packet", "the packet is compressed, which Canal's own connectors cannot do"
         )
     return CANAL.read("Messages", found.body).messages
+
+
+def _refuse_envelope(data: bytes) -> None:
+    """Refuse a message of Tencent's by its name."""
+    try:
+        is_envelope = CANAL.read("Envelope", data).HasField("data")
+    except Undecodable:
+        return
+    if is_envelope:
+        raise Undecodable(
+            "another-protobuf",
+            "an envelope of Tencent Cloud DTS's data subscription: write `format: tencent-protobuf`",
+        )
 
 
 class Columns(NamedTuple):
@@ -273,7 +289,7 @@ class LogPlace(NamedTuple):
 def _place(header: Any) -> LogPlace:
     file, offset = header.logfileName, header.logfileOffset
     number = _file_number(file)
-    transaction = next((pair.value for pair in header.props if pair.key == "curtGtid"), None)
+    transaction = {pair.key: pair.value for pair in header.props}.get("curtGtid")
     return LogPlace(
         (number, offset) if number is not None and offset >= 0 else (),
         f"{file}:{offset}",

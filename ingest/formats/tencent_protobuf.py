@@ -116,8 +116,8 @@ SUBSCRIBE = protobuf.MessageTypes(
             2: "uint64 total",
             3: "uint64 index",
             4: "optional bytes data",
-            5: "bytes body_of_canal",
         },
+        "Packet": {5: "bytes body"},
         "Entries": {1: "repeated Entry items"},
         "Entry": {1: "Header header", 2: "Event event"},
         "Header": {
@@ -139,13 +139,17 @@ SUBSCRIBE = protobuf.MessageTypes(
         "Data": {1: "uint64 dataType", 2: "string charset", 3: "string sv", 4: "bytes bv"},
     },
 )
-"""What is read of it. ``data`` is documented as bytes; a column's description and a value stay bytes, which are compared."""
+"""What is read of it; a ``Packet`` is a message of Canal's. ``data`` is documented as bytes; a column's description and a value stay bytes, which are compared."""
 
 
 def _envelope(data: bytes) -> Any:
-    envelope = SUBSCRIBE.read("Envelope", data)
-    if not envelope.HasField("data") and envelope.body_of_canal:
-        raise Undecodable("another-protobuf", "a packet of Canal: write `format: canal-protobuf`")
+    try:
+        envelope = SUBSCRIBE.read("Envelope", data)
+    except Undecodable:
+        _refuse_packet(data)
+        raise
+    if not envelope.HasField("data"):
+        _refuse_packet(data)
     if (
         envelope.version != VERSION
         or not envelope.HasField("data")
@@ -153,6 +157,16 @@ def _envelope(data: bytes) -> Any:
     ):
         raise Undecodable("not-this-format", f"no envelope of a subscription of version {VERSION}")
     return envelope
+
+
+def _refuse_packet(data: bytes) -> None:
+    """Refuse a message of Canal's by its name."""
+    try:
+        is_packet = SUBSCRIBE.read("Packet", data).body
+    except Undecodable:
+        return
+    if is_packet:
+        raise Undecodable("another-protobuf", "a packet of Canal: write `format: canal-protobuf`")
 
 
 def _entries(envelope: Any) -> Any:

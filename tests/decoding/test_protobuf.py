@@ -42,10 +42,22 @@ def test_a_zero_that_is_sent_differs_from_none():
     assert not EXAMPLE.read("Whole", b"").HasField("kind")
 
 
-def test_a_value_of_another_kind_is_not_read():
-    """A message of another type has the same numbers: its values would pass for ours."""
-    whole = EXAMPLE.read("Whole", b"\x0a\x01\x07" + b"\x18\x07")
-    assert (0, "") == (whole.offset, whole.name)
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x0a\x01\x07",
+        b"\x18\x07",
+        b"\x1d\x02abc",
+        b"\x09" + bytes(8),
+        b"\x22\x03\x0a\x01\x07",
+        b"\x22\x02\x08\x07\x22\x05\x0d" + bytes(4),
+        b"\x20\x07",
+    ],
+)
+def test_a_value_of_another_kind_is_refused(data):
+    """By a damaged tag a text is taken for unknown, and the row's column would be empty."""
+    with pytest.raises(Undecodable, match=r"no Whole of example\.proto.*of another type"):
+        EXAMPLE.read("Whole", data)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from ingest import formats
 from ingest.change import Change, Hints, Message, Options, TableHints
 from ingest.errors import Undecodable
+from ingest.formats import canal_protobuf
 from ingest.values import conversions
 from tests.formats import golden
 
@@ -142,3 +143,9 @@ def test_the_width_of_zerofill_is_unknown_where_lengths_are_not_sent(name, expec
     [change] = parse(name, message(mysqlType={"no": "int unsigned zerofill", "name": "varchar"}))
     assert f"uint32 zerofill {expected}" == change.types["no"]
     assert bool(expected) == conversions.conversion(change.types["no"], "string", "VARCHAR(20)").certain
+
+
+def test_the_last_of_several_transactions_of_a_header_is_meant() -> None:
+    """A name that comes twice has its last value, as in a map."""
+    pairs = b"".join(b"\x62\x0d\x0a\x08curtGtid\x12\x01" + number for number in (b"1", b"2"))
+    assert "2" == canal_protobuf._place(canal_protobuf.CANAL.read("Header", pairs)).transaction
