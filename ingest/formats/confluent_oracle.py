@@ -93,13 +93,13 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 def _usual(value: bytes, names: Mapping[str, str]) -> OracleRecord | None:
     """A message without Connect's schema, read in one pass; None if anything in it is unusual."""
     before, after = names.get("before_image", "before"), names.get("after_image", "")
-    members = values.usual_image(value, before, after)
+    members = values.usual_image(value, *filter(None, (before, after)))
     if members is None or not members.keys() >= ALWAYS:
         return None
     metadata = {name: members.pop(name) for name in METADATA if name in members}
     old = members.pop(before) if isinstance(members.get(before, ""), dict | None) else None
-    row = members.get(after) if after else members
-    return OracleRecord(metadata, old, row or None) if isinstance(row, dict | None) else None
+    row = members.get(after) if after else members or None
+    return OracleRecord(metadata, old, row) if isinstance(row, dict | None) else None
 
 
 def _read(value: bytes, names: Mapping[str, str]) -> OracleRecord:

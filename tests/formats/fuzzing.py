@@ -303,7 +303,7 @@ def _number(torn: bytearray, _other: bytes, random: Random) -> None:
 def _member(torn: bytearray, _other: bytes, random: Random) -> None:
     """A member given twice, or with a deep value, in one of the objects."""
     places = [found.end() for found in re.finditer(rb"\{", bytes(torn[:20_000]))]
-    names = re.findall(rb'"(\w{1,30})"\s*:', bytes(torn[:20_000])) or [b"a"]
+    names = [*re.findall(rb'"(\w{1,30})"\s*:', bytes(torn[:20_000])), b""]
     value = random.choice((b"1", b'"x"', b"null", DEEP, NESTED if random.random() < 0.1 else b"{}"))
     if places:
         place = random.choice(places)

@@ -343,3 +343,21 @@ def test_two_vendors_of_one_shape(message, is_goldengate, is_confluent):
     evidence = formats.load("ogg").recognise(raw)
     certain = None if isinstance(evidence, formats.SharedEvidence) else evidence is not None
     assert (is_goldengate, is_confluent) == (certain, bool(formats.load("confluent-oracle").recognise(raw)))
+
+
+@pytest.mark.parametrize("space", ["", " "])
+@pytest.mark.parametrize(
+    ("names", "members", "image"),
+    [
+        ({}, '"ID":1,"":{"a":1}', {"ID": "1", "": '{"a":1}'}),
+        ({}, '"ID":1,"":[1]', {"ID": "1", "": "[1]"}),
+        ({"after_image": "row"}, '"row":{}', {}),
+        ({"after_image": "row"}, '"row":{"":7}', {"": "7"}),
+    ],
+)
+def test_confluent_oracle_reads_an_image_the_same_in_one_pass_and_carefully(names, members, image, space):
+    """A member without a name is no image: an object among the texts of a row would stop its mirror for good."""
+    value = f'{{"op_type":"I","table":"A.B.C","scn":"5",{space}{members}}}'.encode()
+    hints = Hints(Options(extra=names))
+    (change,) = formats.load("confluent-oracle").parse(Message(value, None, "t"), hints)
+    assert image == change.after
