@@ -8,7 +8,7 @@ so is a field whose value is of another kind than its table says. A message that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -59,7 +59,7 @@ class MessageTypes:
         return False
 
     @cached_property
-    def _unknown(self) -> Callable[[Any], Iterable[Any]]:
+    def _unknown(self) -> Callable[[Any], Collection[Any]]:
         from google.protobuf.unknown_fields import UnknownFieldSet
 
         return UnknownFieldSet  # type: ignore[no-any-return]
