@@ -28,7 +28,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ingest.change import Change, Hints, Image, Message, Op, Options, TableHints
-from ingest.decoding import connect, connect_avro, rows, schema_folder
+from ingest.decoding import avro, connect, connect_avro, rows, schema_folder
 from ingest.decoding.connect import ConnectPlan, meanings
 from ingest.decoding.declared_values import Reading, plain_text
 from ingest.errors import Undecodable
@@ -233,23 +233,23 @@ ADVICE = (
     "folder of its schemas (*.avsc) into the source, or set gg.handler.NAME.format=json and write `format: ogg`"
 )
 FILES = "`registry:` with the folder of GoldenGate's schemas (*.avsc)"
-_RECORD = re.compile(
-    rb"(?:\x02)?[\x02-\x7e][\w$#.\x80-\xff]{1,62}(?:\x02)?\x02[IUDT](?:\x02)?.\d{4}-\d\d-\d\d", re.DOTALL
-)
-"""The table's name, ``op_type`` and ``op_ts``, with which a record begins; each may be a choice of a union."""
-_WRAPPER = re.compile(
-    rb"[\x02-\x7e][\w$#]{1,40}\.[\w$#.]{1,62}[\x00-\xff]{1,10}?.{1,3}(?:\x02)?[\x02-\x7e][\w$#.]{1,62}\x02[IUDT]",
-    re.DOTALL,
-)
+_OPERATION = re.compile(rb"(?:\x02)?\x02[IUDT](?:\x02)?.\d{4}-\d\d-\d\d", re.DOTALL)
+"""``op_type`` and ``op_ts``, which follow the table's name in a record; each may be a choice of a union."""
+_LONGEST = 1_024  # bytes of a table's name: those of its database, schema and table have 128 each in Oracle
 
 
 def _named(value: bytes, hints: Hints) -> connect_avro.NamedDatum:
     """A record and the number of its schema, out of a frame or of the generic wrapper."""
-    if value[:1] != b"\0" and _RECORD.match(value):
+    if _is_record(value, 0):
         raise Undecodable("no-frame", f"a record of the Kafka Handler without a frame: {ADVICE}")
-    if value[:1] == b"\0" or not _WRAPPER.match(value):
+    if value[:1] == b"\0":
         return connect_avro.frame(value)
-    named = schema_folder.unwrapped(value)
+    try:
+        named = schema_folder.unwrapped(value)
+    except Undecodable:
+        if not _is_wrapped(value):
+            return connect_avro.frame(value)
+        raise
     if hints.schema is None:
         raise Undecodable(
             "unknown-schema", f"a record in GoldenGate's generic wrapper: write {FILES} into the source"
@@ -267,10 +267,34 @@ def _named(value: bytes, hints: Hints) -> connect_avro.NamedDatum:
 
 def recognise(sample: bytes) -> str | None:
     """A frame or the generic wrapper, and the beginning of a record; a record alone is refused with what to do."""
-    if sample[:1] == b"\0" and len(sample) > 5 and _RECORD.match(sample, 5):
+    if sample[:1] == b"\0" and _is_record(sample, 5):
         return f"a zero byte, schema id {int.from_bytes(sample[1:5], 'big')}, a table's name and op_type"
-    if sample[:1] != b"\0" and _RECORD.match(sample):
+    if _is_record(sample, 0):
         return "a record of the Kafka Handler without a frame, which is not read"
-    return (
-        "a table's name, a schema's fingerprint and a record of the table" if _WRAPPER.match(sample) else None
-    )
+    return "a table's name, a schema's fingerprint and a record of the table" if _is_wrapped(sample) else None
+
+
+def _is_wrapped(sample: bytes) -> bool:
+    """True for the generic wrapper around the beginning of a record."""
+    end = _after_name(sample, 0)
+    try:
+        return end is not None and _is_record(sample, avro.long(sample, avro.long(sample, end)[1])[1])
+    except (IndexError, Undecodable):
+        return False
+
+
+def _is_record(sample: bytes, place: int) -> bool:
+    """True if a record begins at a place: the table's name, which may be a choice of a union, and the operation."""
+    starts = (place, place + 1) if sample[place : place + 1] == b"\x02" else (place,)
+    ends = [_after_name(sample, start) for start in starts]
+    return any(end is not None and _OPERATION.match(sample, end) for end in ends)
+
+
+def _after_name(sample: bytes, place: int) -> int | None:
+    """The place after the name of a table; None if there is none."""
+    try:
+        size, place = avro.long(sample, place)
+        name = sample[place : place + size].decode() if 0 < size <= _LONGEST else ""
+    except (IndexError, UnicodeDecodeError, Undecodable):
+        return None
+    return place + size if name.isprintable() and name else None

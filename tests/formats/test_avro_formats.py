@@ -308,3 +308,37 @@ def test_what_a_registrys_schema_says_of_columns():
         "price": ColumnSchema(nullable=False, default="2.58"),
         "flag": ColumnSchema(nullable=False, default="false"),
     } == {name: column for name, column in change.schema.items() if name != "__deleted"}
+
+
+@pytest.mark.parametrize("optional", [False, True])
+@pytest.mark.parametrize(
+    "table",
+    [
+        "SHOP.ORDERS",
+        "ORDERS",
+        "T",
+        "SHOP.订单",
+        "SHOP.ORDER-ITEMS",
+        "SHOP.ORDER ITEMS",
+        ".".join(("P" * 30, "S" * 128, "T" * 128)),
+    ],
+)
+def test_a_record_in_the_generic_wrapper_may_be_of_any_table(table, optional):
+    """Oracle takes every character in a quoted name, and 128 bytes of it; each record would be refused as one without a frame."""
+    names = "op_type op_ts current_ts pos ID".split()
+    kind = ["null", "string"] if optional else "string"
+    fields = [{"name": name, "type": kind} for name in names]
+    schema = {"type": "record", "name": "R", "fields": [{"name": "table", "type": "string"}, *fields]}
+    cells = ("I", "2026-03-14 10:00:00", "2026-03-14T10:00:01", "1", "7")
+    record = avro_cases.written(schema, {"table": table} | dict(zip(names, cells, strict=True)))
+    value = avro_cases.wrapped(table, -77124123, record)
+    reader = formats.load("ogg-avro")
+    assert "a table's name, a schema's fingerprint and a record of the table" == reader.recognise(value)
+    [change] = reader.parse(Message(value), Hints(schema={-77124123: json.dumps(schema)}.__getitem__))
+    assert (table, {"ID": "7"}) == (str(change.table), change.after)
+    for bare in (record, record[:-1]):
+        assert "without a frame, which is not read" in reader.recognise(bare)
+        with pytest.raises(Undecodable, match="without a frame"):
+            list(reader.parse(Message(bare), Hints()))
+    with pytest.raises(Undecodable, match="does not end with its last byte"):
+        list(reader.parse(Message(value[:-1]), Hints()))
