@@ -15,6 +15,7 @@ import pytest
 
 from ingest import types
 from ingest.change import TableId
+from ingest.ddl.as_stored import Default
 from ingest.ddl.columns import logical_type, zero
 from ingest.ddl.effect_model import Effect
 from ingest.values import charsets, conversions
@@ -208,9 +209,10 @@ def _wrongly(server: Any, old: str, new: str, texts: Iterable[str]) -> Iterator[
     after = [canonical(kinds[1], row[0]) for row in server.fetchall()]
     for text, found in zip(before, after, strict=True):
         if text is None:
-            made = zero(
-                Effect("modify_column", TableId("loose", None, "t"), "v", type=kinds[1].logical, declared=new)
+            effect = Effect(
+                "modify_column", TableId("loose", None, "t"), "v", type=kinds[1].logical, declared=new
             )
+            made = zero(effect, Default())
         elif not rule.certain or rule.doubted(text):
             continue
         else:
