@@ -2,7 +2,8 @@
 
 A partition is read in its order, so its newest time says how far its source is; a mirror is as far as the slowest
 partition of its topics. Three things hold it back: a mirror that is held, failed or paused, a message that
-could not be decoded and may belong to any table, and messages without a time.
+could not be decoded and may belong to any table, and messages without a time. A time that has not been yet, of a clock
+that is ahead, says nothing.
 """
 
 from __future__ import annotations
@@ -164,30 +165,41 @@ def of_run(
 def reached(lake: Tables, batch: int | None = None) -> list[Row]:
     """What the books say of each source, topic, partition and table, up to a batch.
 
-    The files of a source count as one partition: they are read in one order.
+    The files of a source count as one partition: they are read in one order. ``newest`` may be ahead of now, ``passed`` is the
+    newest time that is not.
     """
+    now = dt.datetime.now(dt.UTC)
+    lines = lake.ask(_reached(lake, batch, "max(event_high)"))
+    if any(row["newest"] and row["newest"].replace(tzinfo=dt.UTC) > now for row in lines):
+        micros = round(now.timestamp() * 1_000_000)
+        lines = lake.ask(
+            _reached(lake, batch, f"max(event_high) FILTER (WHERE epoch_us(event_high) <= {micros})")
+        )
+    return lines
+
+
+def _reached(lake: Tables, batch: int | None, passed: str) -> str:
+    """The query; ``passed`` is how it takes the newest time that has been."""
     files = (
         ", ".join(duck.text(source.name) for source in lake.pipeline.sources if source.kind == "files")
         or "NULL"
     )
     ended = "" if batch is None else f"WHERE batch <= {batch}"
-    return lake.ask(
-        f"""SELECT source, topic, "partition", "database", "schema", "table", max(event_high) AS newest,
-        CAST(coalesce(sum(rejected), 0) AS BIGINT) AS rejected
+    return f"""SELECT source, topic, "partition", "database", "schema", "table", max(event_high) AS newest,
+        {passed} AS passed, CAST(coalesce(sum(rejected), 0) AS BIGINT) AS rejected
         FROM (SELECT source, CASE WHEN source IN ({files}) THEN NULL ELSE topic END AS topic,
         CASE WHEN source IN ({files}) THEN NULL ELSE "partition" END AS "partition",
         "database", "schema", "table", event_high, rejected FROM {{books}} {ended}) AS o
         GROUP BY source, topic, "partition", "database", "schema", "table" """
-    )
 
 
 def _partitions(lines: Iterable[Row]) -> dict[tuple[str, str | None], list[_Reached]]:
     times: dict[tuple[str, str | None, int | None], dict[bool, dt.datetime]] = defaultdict(dict)
     for row in lines:
-        if row["newest"] is not None:
+        if row["passed"] is not None:
             known = times[row["source"], row["topic"], row["partition"]]
             is_mark = row["table"] is None
-            known[is_mark] = max(row["newest"], known.get(is_mark, row["newest"]))
+            known[is_mark] = max(row["passed"], known.get(is_mark, row["passed"]))
     partitions = defaultdict(list)
     for (source, topic, partition), known in times.items():
         place = f"source {source}" if topic is None else f"partition {partition} of {topic}"

@@ -126,6 +126,15 @@ def test_other_tables_of_the_same_partition_say_how_far_it_is(tmp_path: Path) ->
     assert at(50) == completeness(lake.reader(), entry(ORDERS))["shop.orders"].until
 
 
+def test_a_clock_that_is_ahead_says_nothing(tmp_path: Path) -> None:
+    """Jobs that wait for a time began months before it, on tables that went on to change."""
+    ahead = round((dt.datetime.now(dt.UTC) - NOON).total_seconds() / 60) + 60
+    lake = Lake(tmp_path).line(1, "a", 0, ORDERS, 5).line(2, "a", 0, ORDERS, ahead).line(2, "a", 1, PARTS, 7)
+    reader = lake.reader()
+    assert at(5) == completeness(reader, entry(ORDERS))["shop.orders"].until
+    assert at(ahead) in [row["newest"] for row in reached(reader)], "as what `status` says of the clock"
+
+
 def test_marks_in_the_partition_are_the_surest(tmp_path: Path) -> None:
     """Where nothing changes only a heartbeat shows that nothing did."""
     lake = Lake(tmp_path).line(1, "t", 0, ORDERS, 1).line(2, "t", 0, NONE, 40)
