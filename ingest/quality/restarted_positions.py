@@ -104,10 +104,15 @@ def _newer_and_lower(of_lanes: str, source: Source, since: int) -> tuple[str, st
                 FROM {{changes.change}} WHERE batch > {since} AND {of_lanes}) AS each
             WINDOW before_it AS (PARTITION BY {", ".join((duck.LANE_SQL, "batch", *_streams(source)))}
                 ORDER BY arrival ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"""
+    # changes of one transaction have one time: each is newer than all with higher positions, but not than those of its own
+    stream = (*duck.LANE, "batch", *(name.strip('"') for name in _streams(source)), "event_time")
     doubtful = f"""SELECT c.batch, c.topic, c."partition", c."offset", c.arrival, c.op, c.order_key
         FROM fresh AS c LEFT JOIN earlier AS e ON c.batch = e.batch AND {same}
         WHERE c.op <> 'read' AND c.order_key < greatest(coalesce(c.high, e.high), coalesce(e.high, c.high))
-        AND c.event_time > greatest(coalesce(c.newest, e.newest), coalesce(e.newest, c.newest))"""
+        AND (c.newest IS NULL OR c.event_time >= c.newest) AND (e.newest IS NULL OR c.event_time > e.newest)
+        AND (c.newest IS NOT NULL OR e.newest IS NOT NULL)
+        AND NOT EXISTS (SELECT 1 FROM fresh AS p WHERE {duck.same(stream, "p", "c")}
+            AND p.arrival < c.arrival AND p.order_key > c.order_key)"""
     return before, doubtful
 
 

@@ -330,6 +330,9 @@ def numbered(tmp_path: Path) -> Shops:
 
 
 @pytest.mark.parametrize(
+    "pause", [pytest.param(1, id="one by one"), pytest.param(0, id="in one transaction")]
+)
+@pytest.mark.parametrize(
     "lost",
     [
         pytest.param([("UPDATE", 2, "new")], id="an update"),
@@ -339,12 +342,12 @@ def numbered(tmp_path: Path) -> Shops:
     ],
 )
 def test_positions_that_start_again_among_older_ones_are_reported(
-    numbered: Shops, lost: list[tuple[str, int, str]]
+    numbered: Shops, lost: list[tuple[str, int, str]], pause: int
 ) -> None:
     """A server that counts on from a lower number: its changes were taken for late ones, with every check green."""
     numbered.say(1, "UPDATE", 1, "c", at=501)
     for place, (kind, key, text) in enumerate(lost, 300):
-        numbered.say(1, kind, key, text, at=place, when=1000 + place)
+        numbered.say(1, kind, key, text, at=place, when=1300 + pause * (place - 300))
     assert ("done", "") == numbered.run()
     assert len(lost) == said(numbered, "positions_started_again", 1)
 
@@ -389,6 +392,11 @@ def test_late_and_repeated_changes_do_not_start_again(numbered: Shops) -> None:
     assert ("done", "") == numbered.run()
     assert 0 == said(numbered, "positions_started_again", 1)
     assert {1: "waited", 2: "x"} == numbered.rows("mirrors/shop_1/item")
+    for place, text in ((530, "one"), (531, "two"), (530, "one"), (531, "two")):  # a transaction comes twice
+        numbered.say(1, "UPDATE", 2, text, at=place, when=3000)
+    assert ("done", "") == numbered.run()
+    assert 0 == said(numbered, "positions_started_again", 3)
+    assert {1: "waited", 2: "two"} == numbered.rows("mirrors/shop_1/item")
 
 
 @pytest.mark.e2e
