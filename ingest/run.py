@@ -443,7 +443,8 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
         result.fail(f"nothing was checked, because {error}")
         return False
     result.checks = checked.counts()
-    failures, warnings = quality.complaints(lake.pipeline.file, checked, set(_reported(result)))
+    reported = set(_reported(result, lake.pipeline.file))
+    failures, warnings = quality.complaints(lake.pipeline.file, checked, reported)
     result.failed.extend(Failure(text, is_check=True) for text in failures)
     result.warnings.extend(warnings)
     if not result.incomplete:
@@ -451,12 +452,14 @@ def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
     return True
 
 
-def _reported(result: Result) -> Iterator[tuple[str, str]]:
+def _reported(result: Result, file: Path) -> Iterator[tuple[str, str]]:
     """Checks, with mirror or source, whose problem the run has already reported."""
     yield from (("reject_rate", source) for source in result.rejecting)
     for folded in result.mirrors:
         if folded.state in ("failed", "held"):
             yield "up_to_date", folded.mirror
+        if folded.command == command("rebuild", file, folded.mirror):  # its files are damaged
+            yield "readable", folded.mirror
         if folded.counts.get(UNREAD):
             yield "ddl_pending", folded.mirror
 

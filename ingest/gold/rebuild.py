@@ -88,7 +88,7 @@ def _apart(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) 
     except Exception as error:
         if faults.fault(error) is None:
             raise
-        message = faults.of_mirror(error, lake, mirror.name, mirror.path)
+        message = faults.of_mirror(error, lake, mirror.name, mirror.path, in_rebuild=True)
         return Rebuilt(mirror.name, "failed", books.last, message=message)
 
 
@@ -117,7 +117,13 @@ def _one(lake: Lake, books: Books, mirror: Mirror, dry_run: bool, tell: Tell) ->
             result.state, result.message = folded.state, folded.message
             return result
         tell(mirror.name, "compare")
-        result.difference = _difference(lake, shadow, fresh, exists=state.exists)
+        try:
+            result.difference = _difference(lake, shadow, fresh, exists=state.exists)
+        except Exception as error:  # what cannot be read is what has to be replaced
+            if not faults.damaged(error):
+                raise
+            result.difference = _difference(lake, shadow, fresh, exists=False)
+            result.message = f"{faults.said(error)}: all rows are counted as missing"
         if dry_run:
             result.state, result.version = "compared", state.version
         else:

@@ -212,10 +212,18 @@ def merged(state: Iterable[Problem], facts: Facts, *, failed: bool = False) -> l
         problem.subject: problem for problem in state if _COVERED.get(problem.subject) not in covered
     }
     stuck = {problem.mirror for problem in state if problem.mirror}
+    rebuilds = {
+        problem.mirror
+        for problem in state
+        if problem.command == command("rebuild", facts.file, problem.mirror)
+    }
     alarms = 0
     for complaint in complaints:
         # an age is as of now (see below), and a mirror of the state says itself what the run's alarm does
-        if complaint.title == _OLD or complaint.about in stuck:
+        is_said = complaint.about in stuck or (
+            complaint.check == "readable" and complaint.subject in rebuilds
+        )
+        if complaint.title == _OLD or is_said:
             continue
         alarms += complaint.subject == LAST_RUN
         problem = _of_complaint(complaint, facts, f"alarm {alarms}")

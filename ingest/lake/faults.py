@@ -43,6 +43,7 @@ _JAVA = (
     "Java, in which Spark runs, has ended {how}: see whether this machine was short of memory, then run again"
 )
 
+_LOG = "the table's log is damaged"
 _FULL = "the disk is full{at}: free some space, then run again; what was half written is not counted"
 
 # A pattern of the failure's text, its description, and whether the table's own files are at fault; the first match applies.
@@ -67,10 +68,11 @@ _KINDS = (
     (
         re.compile(
             r"is not a Parquet file|Could not read footer|[Ee]xpected magic number|CANNOT_READ_FILE|FAILED_READ_FILE"
-            r"|ParquetDecodingException|Corrupted? |can not read class org.apache.parquet|SNAPPY|ZstdIOException"
+            r"|ParquetDecodingException|Corrupt(?:ed)? |can not read class org.apache.parquet|SNAPPY|ZstdIOException"
             r"|DELTA_DELETION_VECTOR_(?:CHECKSUM|SIZE)|DELTA_FILE_NOT_FOUND|FileNotFoundException|FAILED_TO_READ"
-            r"|Parquet (?:magic bytes not found|file size is)|Couldn't deserialize thrift|decompression failed"
+            r"|Parquet (?:magic bytes not found|file size is)|Couldn't deserialize thrift|decompression fail(?:ed|ure)"
             r"|Failed to open local file|No magic bytes found|No files found that match"  # Arrow's and DuckDB's texts
+            r"|too small to be a Parquet file|Footer length error in file|TProtocolException"
         ),
         "a data file is damaged or missing{at}",
         True,
@@ -80,7 +82,7 @@ _KINDS = (
             r"_delta_log|DELTA_(?:STATE_RECOVER|TRUNCATED|VERSIONS_NOT_CONTIGUOUS|INVALID_PROTOCOL|LOG)"
             r"|JsonEOFException|end-of-input"
         ),
-        "the table's log is damaged{at}",
+        _LOG + "{at}",
         True,
     ),
 )
@@ -139,16 +141,19 @@ def of_kafka(error: BaseException) -> str:
     return (causes or lines)[-1]
 
 
-def of_mirror(error: BaseException, lake: Tables, name: str, path: str) -> str:
-    """What keeps a mirror from being read or written, and the command to type."""
+def of_mirror(error: BaseException, lake: Tables, name: str, path: str, *, in_rebuild: bool = False) -> str:
+    """What keeps a mirror from being read or written, and the command to type.
+
+    A rebuild replaces data files unread; a damaged log, as whatever else stops a rebuild, has to be moved away first.
+    """
     file = lake.pipeline.file
     if not damaged(error):
         again = f", then `{command('retry', file)}`" if fault(error) else ""
         return f"{said(error)}{again}".replace(", then run again,", ",")
-    return (
-        f"{said(error)}; move the folder {lake.path(path)} away, and `{command('rebuild', file, name)}` makes the mirror "
-        "again from its changes."
-    )
+    text = said(error)
+    is_in_place = not in_rebuild and "_delta_log" not in text and not text.startswith(_LOG)
+    first = "" if is_in_place else f"move the folder {lake.path(path)} away, and "
+    return f"{text}; {first}`{command('rebuild', file, name)}` makes the mirror again from its changes."
 
 
 def damaged(error: BaseException) -> bool:

@@ -132,15 +132,15 @@ def complaints(
 ) -> tuple[list[str], list[str]]:
     """Failures and warnings of a pipeline file's checks, as sentences.
 
-    ``reported`` are the checks, with mirror or source, that were reported already: as a failure for ``up_to_date``, else
-    as a warning, so that a failure caused by a limit is still reported.
+    ``reported`` are the checks, with mirror or source, that were reported already: as a failure for ``up_to_date`` and
+    ``readable``, else as a warning, so that a failure caused by a limit is still reported.
     """
     failures: list[str] = []
     warnings: list[str] = []
     for verdict in checked.of(ERROR, FAIL, WARN):
         serious = verdict.metric.severity == "error" and not verdict.lasting
         spoken = (verdict.metric.check, verdict.metric.mirror or verdict.metric.source) in reported
-        if spoken and (not serious or verdict.metric.check == "up_to_date"):
+        if spoken and (not serious or verdict.metric.check in ("up_to_date", "readable")):
             continue
         (failures if serious else warnings).append(verdict.sentence())
     return _bounded(failures, file), _bounded(warnings, file)

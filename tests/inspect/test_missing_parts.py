@@ -176,6 +176,28 @@ def test_a_run_with_nothing_new_looks_whether_its_mirrors_can_be_read(shops: Sho
     assert ["damaged"] == [one["state"] for one in status.status(LakeReader(shops.pipeline))["tables"]]
 
 
+@pytest.mark.parametrize("content", [b"x" * 500, b""], ids=["overwritten", "emptied"])
+def test_a_rebuild_replaces_a_mirror_whose_files_cannot_be_read(shops: Shops, content: bytes) -> None:
+    """The printed command ended at the file that it was to replace; a run said one damage in two ways."""
+    for file in (shops.folder / "lake" / "mirrors" / "shop_1" / "item").glob("*.parquet"):
+        file.write_bytes(content)
+    shops.stages = STAGES
+    assert "failed" == shops.say(1, "UPDATE", 1, "b").run()[0]
+    assert shops.result is not None
+    typed = f"ingest rebuild {shops.pipeline.file} shop_1.item"
+    [failure] = shops.result.failures
+    assert failure.endswith(f"missing; `{typed}` makes the mirror again from its changes.")
+    assert [typed] == [one["command"] for one in status.status(LakeReader(shops.pipeline))["causes"]]
+    [rebuilt] = rebuild(shops.lake, ["shop_1.item"], dry_run=False)
+    assert ("rebuilt", True) == (rebuilt.state, "is damaged or missing" in rebuilt.message)
+    assert rebuilt.difference is not None
+    assert (1, 1) == (rebuilt.difference.rows, rebuilt.difference.missing)
+    shops.warm = Warm()
+    assert ("done", "") == shops.run()
+    assert {1: "b"} == shops.rows("mirrors/shop_1/item")
+    assert [] == status.status(LakeReader(shops.pipeline))["causes"]
+
+
 def test_silver_that_is_gone_is_a_problem(shops: Shops) -> None:
     """All mirrors were called up to date while no run could go on."""
     shutil.rmtree(shops.folder / "lake" / "changes")

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -80,6 +81,9 @@ def test_a_damaged_file_of_the_lake_is_named(tmp_path: Path, how: str) -> None:
     with pytest.raises((pa.ArrowException, OSError)) as caught:
         list(FilePart(str(file), columns, 1, 1).read())
     assert f"a data file is damaged or missing at {file}" == fault(caught.value)
+    with pytest.raises(duckdb.Error) as asked:
+        duckdb.sql(f"SELECT max(batch), max(payload) FROM read_parquet('{file}')").fetchall()
+    assert damaged(asked.value)
 
 
 def test_a_disk_that_fills_up_under_arrow_is_named(tmp_path: Path) -> None:
@@ -145,9 +149,11 @@ def test_the_words_lead_out() -> None:
     """A sentence without what to do is a riddle."""
     lake: Any = SimpleNamespace(pipeline=SimpleNamespace(file="shop.yaml"), path=lambda name: f"/lake/{name}")
     torn = RuntimeError("file:/lake/m/part-0.parquet is not a Parquet file")
-    assert "move the folder /lake/m away, and `ingest rebuild shop.yaml shop.a`" in of_mirror(
-        torn, lake, "shop.a", "m"
-    )
+    assert "part-0.parquet; `ingest rebuild shop.yaml shop.a` makes" in of_mirror(torn, lake, "shop.a", "m")
+    away = "move the folder /lake/m away, and `ingest rebuild shop.yaml shop.a`"
+    assert away in of_mirror(torn, lake, "shop.a", "m", in_rebuild=True)
+    no_log = RuntimeError("JsonEOFException: Unexpected end-of-input")
+    assert away in of_mirror(no_log, lake, "shop.a", "m")
     denied = PermissionError(errno.EACCES, "Permission denied", "/lake/m/part-0.parquet")
     assert of_mirror(denied, lake, "shop.a", "m").endswith("then `ingest retry shop.yaml`")
 
