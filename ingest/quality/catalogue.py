@@ -294,6 +294,12 @@ def as_found(detail: str) -> str:
     return capitalised(detail[since.end() :]) if since else detail
 
 
+def with_said(detail: str, now: str) -> str:
+    """The detail of a fault with what is to be said of it now, and when it was found, if that was said."""
+    since = _SINCE.match(detail)
+    return f"{since[0]}{now}" if since else now
+
+
 def explained(check: str, observed: float, limit: float | None) -> str:
     """A number in the words of its check: ``Rows with a NULL in a key column: 2 (at most 0)``."""
     known = CHECKS.get(check)

@@ -13,6 +13,7 @@ from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.lake.rejects import open_sql
 from ingest.lake.schemas import REJECTS
+from ingest.lake.tables import Row, Tables
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.ledgers import Ledgers
 from ingest.quality.subjects import Booked, CheckedMirror
@@ -78,6 +79,7 @@ def _order_strength(lake: Lake, subject: CheckedMirror) -> Metric:
 
 REFUSED = {"cell": "cell_rejects", "change": "refused_changes"}
 """The check of each kind of reject that a fold writes."""
+_REASONS = 3  # of a column's cells that do not fit
 
 
 def rejects(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
@@ -88,23 +90,36 @@ def rejects(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator
         subject = by_table.get(TableId.of(row))
         if subject is None:
             continue
-        check, n = REFUSED[row["kind"]], row["n"]
-        reported.add((check, subject.name))
-        what = counted(n, "cell does", "cells do") + " not fit"
-        if row["kind"] == "change":
-            what = counted(n, "change was", "changes were") + " not applied"
-        yield Metric(
-            check, n, subject.name, column=row["column"],
-            detail=f"{what}: {row['why']}" + (f", for example {_short(row['raw'])}" if row["raw"] else ""),
-            failing=tuple(sorted(filter(None, row["keys"]))[:FAILING_KEYS]),
-        )  # fmt: skip
+        metric = _refused(row, subject.name)
+        reported.add((metric.check, subject.name))
+        yield metric
     for sound in by_table.values():
         yield from (
             Metric(check, 0, sound.name) for check in REFUSED.values() if (check, sound.name) not in reported
         )
 
 
-def _rejected(lake: Lake, since: int) -> list[Any]:
+def rejects_now(lake: Tables) -> dict[tuple[TableId, str, str | None], Metric]:
+    """What `rejects` says of all that are open by now, by table, check and column: some were dismissed since the last look."""
+    metrics = ((TableId.of(row), _refused(row)) for row in _rejected(lake, 0))
+    return {(table, metric.check, metric.column): metric for table, metric in metrics}
+
+
+def _refused(row: Row, mirror: str = "") -> Metric:
+    """The rejects of one kind, table and column, in words."""
+    n, whys = row["n"], sorted(set(row["whys"]))
+    what, why = counted(n, "cell does", "cells do") + " not fit", ", or ".join(whys[:_REASONS])
+    if row["kind"] == "change":  # each reason names its own key
+        what, why = counted(n, "change was", "changes were") + " not applied", row["why"]
+    example = f", for example {_short(row['raw'])}" if row["raw"] else ""
+    failing = tuple(sorted(filter(None, row["keys"]))[:FAILING_KEYS])
+    check = REFUSED[row["kind"]]
+    return Metric(
+        check, n, mirror or None, column=row["column"], detail=f"{what}: {why}{example}", failing=failing
+    )
+
+
+def _rejected(lake: Tables, since: int) -> list[Row]:
     """Read only if some fold has written there, according to the table's log."""
     folds = lake.pipeline.name + "/gold/"
     writers = lake.snapshot(REJECTS.name).transactions
@@ -112,9 +127,10 @@ def _rejected(lake: Lake, since: int) -> list[Any]:
         return []
     names = ", ".join(map(duck.name, ("kind", *TableId._fields, "column")))
     said = "regexp_replace(detail, '^no ', 'not a ')"  # as older versions wrote it
-    why = f"first(regexp_replace({said}, '; row [0-9]+$', ''))"
+    why = f"regexp_replace({said}, '; row [0-9]+$', '')"
     return lake.ask(
-        f"SELECT {names}, count(*) AS n, {why} AS why, first(raw) AS raw, array_agg(DISTINCT key) AS keys "
+        f"SELECT {names}, count(*) AS n, first({why}) AS why, array_agg(DISTINCT {why}) AS whys, first(raw) AS raw, "
+        f"array_agg(DISTINCT key) AS keys "
         f"FROM ({open_sql(lake)}) WHERE kind IN ({', '.join(map(duck.text, REFUSED))}) AND batch > {since} "
         f"GROUP BY {names} ORDER BY {names}"
     )

@@ -10,7 +10,7 @@ writes is judged by the check of that batch. A change that came late is no newer
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from ingest.errors import IngestError, command
 from ingest.lake import duck
 from ingest.lake.decisions import DECODED, EPOCH, RESNAPSHOT
 from ingest.lake.lake import Lake
-from ingest.lake.rejects import refused_sql
 from ingest.lake.schemas import CHECKS as TABLE
 from ingest.lake.tables import Row, Tables
 from ingest.quality import images_before
@@ -38,7 +37,9 @@ from ingest.quality.catalogue import (
     as_found,
     explained,
     key_cells,
+    with_said,
 )
+from ingest.quality.counts import rejects_now
 from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf
 
 _LASTING = ", ".join(duck.text(check.name) for check in CHECKS.values() if check.lasting)
@@ -76,10 +77,10 @@ def found_before(
     rows = lake.ask(_OPEN)
     of_lanes = [row for row in rows if (row["mirror"], row["source"]) in lanes]
     of = {subject.name: subject for subject in subjects}
-    refused: set[TableId] = set()
+    refused: dict[TableId, Metric] = {}
     if any(row["check"] == "refused_changes" for row in of_lanes):
-        names = ", ".join(map(duck.name, TableId._fields))
-        refused = set(map(TableId.of, lake.ask(f"SELECT DISTINCT {names} {refused_sql(lake)}")))
+        now = rejects_now(lake).items()
+        refused = {table: metric for (table, check, _), metric in now if check == "refused_changes"}
     judged, kept = list(verdicts), list[CheckResult]()
     for row in _unrepaired(lake, of_lanes, lanes):
         left = _left(lake, of[row["mirror"]], row, since, refused, steps) if row["mirror"] else row
@@ -101,15 +102,18 @@ def _left(
     subject: CheckedMirror,
     row: Row,
     since: int,
-    refused: Collection[TableId],
+    refused: Mapping[TableId, Metric],
     steps: StepsOf | None,
 ) -> Row | None:
     """A fault without the rows that newer changes have written or deleted; None if no other was wrong.
 
-    A refused change is one until its reject is closed: ``refused`` are the tables that have such rejects.
+    A refused change is one until its reject is closed: ``refused`` says of tables which are open.
     """
     if row["check"] == "refused_changes":
-        return row if subject.table in refused else None
+        if (now := refused.get(subject.table)) is None:
+            return None
+        said = with_said(row["detail"] or "", now.detail)
+        return row | {"failing": json.dumps(now.failing), "observed": now.observed, "detail": said}
     ends, keys = CHECKS[row["check"]].ends_with, json.loads(row["failing"] or "[]")
     if not ends or len(keys) != row["observed"] or subject.mirror is None or subject.mirror.soft:
         return row  # not all of its rows are named, or their state depends on earlier changes

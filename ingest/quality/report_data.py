@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -19,8 +20,8 @@ from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
 from ingest.lake.tables import Row, Tables
-from ingest.quality import ddl_ledger, ledgers, queries
-from ingest.quality.catalogue import FAILED_CHECK, PASS, RECONCILED
+from ingest.quality import counts, ddl_ledger, ledgers, queries
+from ingest.quality.catalogue import FAILED_CHECK, PASS, RECONCILED, with_said
 from ingest.quality.report_model import (
     STATEMENT,
     TREND,
@@ -60,6 +61,7 @@ def gather(lake: Tables, only: str = "", trend: int = TREND) -> Facts:
     facts.books = _books(lake, facts)
     _add_runs(lake, facts, tables, only, trend)
     _add_checks(lake, facts, tables, only, trend)
+    _count_rejects(lake, tables.values())
     _add_ddl(lake, tables, facts.batch)
     facts.rejects = _rejects(lake, facts.batch)
     facts.tables = [tables[path] for path in sorted(tables) if only in ("", tables[path].name)]
@@ -85,6 +87,7 @@ def gather_problems(lake: Tables) -> Facts:
     _add_lanes(lake, facts, tables)
     _add_runs(lake, facts, tables, "", 1)
     _add_checks(lake, facts, tables, "", 1, only_problems=True)
+    _count_rejects(lake, tables.values())
     facts.tables = [tables[path] for path in sorted(tables)]
     facts.look()
     return facts
@@ -239,6 +242,28 @@ def _add_checks(
             subject = tables[f"{_NO_MIRROR}{mirror}"] = TableFact(mirror)
         if subject is not None:
             subject.checks, subject.checked_at = checks, at
+
+
+def _count_rejects(lake: Tables, tables: Iterable[TableFact]) -> None:
+    """Say of rejected cells and refused changes how many are open now: some may have been dismissed since the checks."""
+    counted = set(counts.REFUSED.values())
+    waits = [
+        table
+        for table in tables
+        if any(check.check in counted and check.state != PASS for check in table.checks)
+    ]
+    now = counts.rejects_now(lake) if waits else {}
+    for table in waits:
+        for i, check in enumerate(table.checks):
+            if check.check not in counted or check.state == PASS:
+                continue
+            if metric := now.get((table.id, check.check, check.column)):
+                said = with_said(check.detail, metric.detail)
+                table.checks[i] = replace(
+                    check, observed=metric.observed, detail=said, failing=metric.failing
+                )
+            else:
+                table.checks[i] = replace(check, state=PASS, observed=0.0, detail="", failing=())
 
 
 def _newest(group: Iterable[list[Row]]) -> tuple[list[CheckFact], dt.datetime]:
