@@ -103,7 +103,9 @@ def note(lake: Lake, sources: Iterable[str], first: int) -> None:
 def outdated(lake: Tables, newest: int) -> list[Outdated]:
     """The batches up to ``newest`` that were decoded with other settings than today's.
 
-    Batches whose messages were all rejected are left out: a replay decodes these with today's settings. Those with nothing but other masks are left out if `mixed_masks` has more to say of them.
+    Batches whose messages were all rejected are left out: a replay decodes these with today's settings. A rule of the
+    pipeline file counts for the batches with messages of a table that it fits. Those with nothing but other masks are left
+    out if `mixed_masks` has more to say of them.
     """
     older = []
     named = lake.pipeline.by_source
@@ -117,8 +119,14 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
         for (first, then, _), (last, since) in zip(spans, ends, strict=True):
             if _MASKS in then and _MASKS in now:
                 now[_MASKS] = _comparable(lake.pipeline, now[_MASKS], then[_MASKS])
-            if then != now and first <= last and _has_decoded(lake, name, first, last):
-                older.append(Outdated(name, first, last, tuple(_differences(then, now)), since))
+            if then == now or first > last:
+                continue
+            decoded = _decoded(lake, name, first, last)
+            differing = [(table, [*_differences(then, now, table)]) for table in decoded]
+            batches = [batch for table, words in differing if words for batch in decoded[table]]
+            if batches:
+                differences = dict.fromkeys(text for _, words in differing for text in words)
+                older.append(Outdated(name, min(batches), max(batches), tuple(differences), since))
     if any(batch.differences == (_OTHER_MASKS,) for batch in older) and mixed_masks(lake, newest):
         older = [batch for batch in older if batch.differences != (_OTHER_MASKS,)]
     return older
@@ -132,14 +140,18 @@ def edited_at(pipeline: Pipeline) -> dt.datetime | None:
         return None
 
 
-def _has_decoded(lake: Tables, source: str, first: int, last: int) -> bool:
-    """True if a message of a source was decoded in these batches, and not by a replay in a later one."""
-    return bool(
-        lake.ask(
-            f"""SELECT 1 AS n FROM {{books}} WHERE source = {duck.text(source)} AND batch BETWEEN {first} AND {last}
-            AND change_messages + ddl + control + routed_out > 0 LIMIT 1"""
+def _decoded(lake: Tables, source: str, first: int, last: int) -> dict[TableId, tuple[int, int]]:
+    """The first and the last of these batches in which a message of each table of a source was decoded, and not by a
+    replay in a later one.
+    """
+    return {
+        TableId.of(row): (row["low"], row["high"])
+        for row in lake.ask(
+            f"""SELECT "database", "schema", "table", min(batch) AS low, max(batch) AS high FROM {{books}}
+            WHERE source = {duck.text(source)} AND batch BETWEEN {first} AND {last}
+            AND change_messages + ddl + control + routed_out > 0 GROUP BY ALL ORDER BY ALL"""
         )
-    )
+    }
 
 
 def _comparable(pipeline: Pipeline, now: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
@@ -167,16 +179,32 @@ def _by_source(lake: Tables) -> dict[str, list[_DecodedWith]]:
     return spans
 
 
-def _differences(then: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
+def _differences(then: dict[str, Any], now: dict[str, Any], table: TableId) -> Iterator[str]:
+    """In what settings differ for the messages of a table, or for those that name none."""
     if then["format"] != now["format"]:
         yield f"format was {then['format']} and is {now['format']}"
     for name in now["options"]:
         if then["options"].get(name) != now["options"][name]:
             yield f"{name} was {_word(then['options'].get(name))} and is {_word(now['options'][name])}"
-    if then["tables"] != now["tables"]:
+    if not table.table:
+        return
+    if _rule_of(then["tables"], table) != _rule_of(now["tables"], table):
         yield "keys:, columns: or exclude: of its tables"
-    if then.get(_MASKS) != now.get(_MASKS):
+    if _masking(then, table) != _masking(now, table):
         yield _OTHER_MASKS
+
+
+def _rule_of(rules: Iterable[dict[str, Any]], table: TableId) -> dict[str, Any]:
+    """What the recorded rules say of a table: the first that fits; empty if none does."""
+    fitting = ({**rule, "match": ""} for rule in rules if matches(rule["match"], table))
+    return next(fitting, {})
+
+
+def _masking(settings: dict[str, Any], table: TableId) -> tuple[dict[str, str], str]:
+    """The recorded masks of a table, and the fingerprint of the secret if one of them needs it."""
+    masks = settings.get(_MASKS, {})
+    how = _masks_in(masks, table)
+    return how, masks["secret"] if set(how.values()) & {*MASKED_BY_SECRET} else ""
 
 
 # --- masks ----------------------------------------------------------------------------------------
@@ -279,8 +307,12 @@ def _masked_before(lake: Tables, last: int) -> Iterator[tuple[str, int, dict[str
 
 def _how(masks: dict[str, Any], table: TableId, column: str) -> str:
     """How a column was masked by the recorded entries."""
-    fitting = (dict(given) for match, given in masks.get("tables", ()) if matches(match, table))
-    return TableRule(mask=next(fitting, {})).mask_of(column)
+    return TableRule(mask=_masks_in(masks, table)).mask_of(column)
+
+
+def _masks_in(masks: dict[str, Any], table: TableId) -> dict[str, str]:
+    """The recorded masks of a table: those of the first entry that fits."""
+    return next((dict(given) for match, given in masks.get("tables", ()) if matches(match, table)), {})
 
 
 def _word(value: object) -> str:

@@ -1,0 +1,59 @@
+"""Batches that were decoded with other settings than today's: of which sources and batches that is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingest.config import load
+from ingest.lake import decoded_with
+from ingest.lake.tables import LakeReader
+from tests.lakes import change
+from tests.written_lake import WrittenLake
+
+ROW = {"id": "1", "word": "x", "tall": "1"}
+RULES = "keys:, columns: or exclude: of its tables"
+MASKS = "mask: of its tables, or mask_secret:"
+
+
+@pytest.fixture(scope="module")
+def depot(tmp_path_factory: pytest.TempPathFactory) -> WrittenLake:
+    """A lake whose second batch has another table than the first, and whose third has only what cannot be read."""
+    made = WrittenLake(tmp_path_factory.mktemp("depot"))
+    made.decide("decoding", "bins", decoded_with.settings_of(made.pipeline, made.pipeline.sources[0]))
+    for messages in ([change("INSERT", "bins", 1, ROW)], [change("INSERT", "shelves", 2, ROW)], ["{\n"]):
+        made.take(messages)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ("{match: depot.visits, exclude: true}", []),
+        ("{match: depot.visits, mask: {word: 'null'}}", []),
+        ("{match: other.*, keys: [id]}", []),
+        ("{match: depot.bins, exclude: true}", [(1, 1, (RULES,))]),
+        ("{match: depot.shelves, columns: {tall: int64}}", [(2, 2, (RULES,))]),
+        ("{match: depot.shelves, mask: {unseen: 'null'}}", [(2, 2, (MASKS,))]),
+        ("{match: depot.*, keys: [id]}", [(1, 2, (RULES,))]),
+    ],
+)
+def test_a_rule_counts_where_its_tables_have_messages(
+    depot: WrittenLake, rules: str, expected: list[object]
+) -> None:
+    """Each source of the pipeline was said to be decoded otherwise when one table got another rule, and more with each batch."""
+    assert expected == _outdated(depot, f"tables:\n  - {rules}\n")
+
+
+def test_an_option_counts_for_all_that_was_decoded(depot: WrittenLake) -> None:
+    """A batch with nothing but rejects is decoded by a replay, with today's settings."""
+    said = "timezone was UTC and is Asia/Shanghai"
+    assert [(1, 2, (said,))] == _outdated(
+        depot, "", ("settle: 1s", "settle: 1s, options: {timezone: Asia/Shanghai}")
+    )
+
+
+def _outdated(depot: WrittenLake, more: str, edit: tuple[str, str] = ("", "")) -> list[object]:
+    other = depot.file.with_name("other.yaml")
+    other.write_text(depot.file.read_text("utf-8").replace(*edit) + more, "utf-8")
+    reader = LakeReader(load(other))
+    return [(each.first, each.last, each.differences) for each in decoded_with.outdated(reader, depot.batch)]
