@@ -351,11 +351,17 @@ def framing_of(source: Source) -> str:
 # --- is it still the file that was read? ----------------------------------------------------------
 
 
+_OTHER_CONTENT = (
+    "none of it was read, and each run fails until what was read is put back, or the file is taken away; new content is "
+    "read from a file of another name"
+)
+
+
 def _difference(source: Source, file: Found, state: FileState) -> str:
     """Why a changed file is not the one that was read; empty if it only grew or was touched."""
-    rewritten = "was rewritten after it was read: none of it was read; give new content a new name"
+    rewritten = f"was rewritten after it was read: {_OTHER_CONTENT}"
     if file.size < state.size:
-        return f"shrank from {state.size} to {counted(file.size, 'byte')}: none of it was read; give new content a new name"
+        return f"shrank from {counted(state.size, 'byte')} to {counted(file.size, 'byte')}: {_OTHER_CONTENT}"
     framing = framing_of(source)
     with _open(source, file) as stream:
         try:
@@ -367,11 +373,11 @@ def _difference(source: Source, file: Found, state: FileState) -> str:
     if not same:
         return rewritten
     if framing in ("document", "raw") and file.size > state.size:
-        return "grew, which one document cannot: none of it was read; give new content a new name"
+        return f"grew, which one document cannot: {_OTHER_CONTENT}"
     if framing == "lines" and len(ends) == 2 and ends[:1] != b"\n" and ends[1:] not in (b"\n", b"\r"):
         return (
-            "grew inside its last line, which had already been read: none of it was read; "
-            "write whole lines, or raise `settle:`, and give the content a new name"
+            f"grew inside its last line, which had already been read: {_OTHER_CONTENT}; to prevent it, write whole "
+            "lines, or raise `settle:`"
         )
     return ""
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
@@ -31,7 +32,7 @@ from ingest.quality.catalogue import (
     shown,
 )  # fmt: skip
 from ingest.quality.charts import charts, drawn, timeline
-from ingest.quality.report_model import TREND, CheckFact, Facts, TableFact
+from ingest.quality.report_model import TREND, AlarmFact, CheckFact, Facts, RunFact, TableFact
 
 if TYPE_CHECKING:
     import jinja2
@@ -194,8 +195,16 @@ def _problems(rows: Sequence[ReportRow], sources: Sequence[ReportRow], facts: Fa
     for alarm in facts.runs[0].alarms if facts.runs else ():
         if listed.isdisjoint((alarm.subject, _of_source(alarm.subject))):
             claim = "The last run raised an alarm"
-            complaints.append(Complaint("bad", LAST_RUN, "runs", claim, alarm.text, about=alarm.subject))
+            since = _since(facts.runs, alarm)
+            complaints.append(
+                Complaint("bad", LAST_RUN, "runs", claim, alarm.text, since=since, about=alarm.subject)
+            )
     return sorted(complaints, key=lambda complaint: _WORST.index(complaint.light))
+
+
+def _since(runs: Iterable[RunFact], alarm: AlarmFact) -> dt.datetime:
+    """When the first of the last runs was that all raised this alarm; the newest run, which did, is first."""
+    return [run.at for run in takewhile(lambda run: alarm in run.alarms, runs)][-1]
 
 
 def _of_source(name: str) -> str:

@@ -68,8 +68,8 @@ def test_growth_after_a_settled_line_is_read(feed: Feed) -> None:
         (b"1\nX\n", "was rewritten"),
         (b"X\n2\n3\n", "was rewritten"),
         (b"1\nX\n3\n", "was rewritten"),
-        (b"1\n", "shrank from 4 to 2 bytes"),
-        (b"", "shrank from 4 to 0 bytes"),
+        (b"1\n", "shrank from 4 bytes to 2 bytes"),
+        (b"", "shrank from 4 bytes to 0 bytes"),
     ],
 )
 def test_other_content_under_the_same_name_is_an_alarm(feed: Feed, data: bytes, what: str) -> None:
@@ -83,6 +83,12 @@ def test_other_content_under_the_same_name_is_an_alarm(feed: Feed, data: bytes, 
     assert f"{file} {what}" in feed.alarms[0]
     assert [] == feed.run()
     assert 1 == len(feed.alarms)  # reported until the file is repaired
+    assert "until what was read is put back, or the file is taken away" in feed.alarms[0]
+    if data:
+        file.write_bytes(b"1\n2\n")
+    else:
+        file.unlink()
+    assert ([], []) == (feed.run(), feed.alarms), "neither way out ends it"
 
 
 def test_a_touched_file_is_the_same_file(feed: Feed) -> None:

@@ -137,6 +137,17 @@ def test_an_alarm_is_left_out_only_if_its_own_table_is_listed(made):
     assert [other.text] == alarms
 
 
+def test_an_alarm_says_since_when_runs_have_raised_it(made):
+    """A file that was rewritten fails each run: its alarm was the only problem without a beginning."""
+    facts = made(14)
+    alarm = f.AlarmFact("source bins: bins.jsonl was rewritten after it was read", "bins")
+    for run, alarms in zip(facts.runs, ([alarm], [f.AlarmFact("another"), alarm], [], [alarm]), strict=False):
+        run.alarms = alarms
+    assert len(facts.runs) > 3
+    listed = [problem.since for problem in page(facts).problems if problem.text == alarm.text]
+    assert [facts.runs[1].at] == listed
+
+
 def test_tables_have_captions_and_scopes(made):
     """Without them a reader's voice says numbers and not what they count."""
     read = Reader(render(page(made(14))))
