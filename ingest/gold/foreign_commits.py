@@ -6,13 +6,15 @@ which makes the newest commit ours again.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingest.errors import HeldError, command
 from ingest.lake.delta import foreign_operation, metadata_of
-from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.tables import Tables
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
 
 
 def refuse_past(lake: Lake, mirror: Mirror, version: int, applied: int, last: int) -> None:
@@ -28,7 +30,7 @@ def refuse_past(lake: Lake, mirror: Mirror, version: int, applied: int, last: in
     Raises:
         HeldError: a foreign commit changed its rows, or it holds batches that the lake does not have.
     """
-    ours = _last_batch(lake, mirror, version)
+    ours = last_batch(lake, mirror, version)
     past = applied > last
     if ours.get("landed") and ours["batch"] == applied <= last:
         past = lake.landed_by(applied) not in (None, ours["landed"])
@@ -41,7 +43,7 @@ def refuse_past(lake: Lake, mirror: Mirror, version: int, applied: int, last: in
         )
 
 
-def _last_batch(lake: Tables, mirror: Mirror, version: int) -> dict[str, Any]:
+def last_batch(lake: Tables, mirror: Mirror, version: int) -> dict[str, Any]:
     """The metadata of our last batch's commit, usually the newest one; empty if the log has none.
 
     Raises:

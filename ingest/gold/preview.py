@@ -15,6 +15,7 @@ from ingest.change import LaneId, TableId
 from ingest.config import Pipeline
 from ingest.errors import HeldError
 from ingest.fold import Placed, fold
+from ingest.gold import failover, foreign_commits
 from ingest.gold import ledger as ledgers
 from ingest.gold.completed import complete
 from ingest.gold.ledger import Ledger
@@ -71,6 +72,7 @@ class Known:
     states: Mapping[str, Snapshot] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
     unread: dict[str, str] = field(default_factory=dict)  # why a mirror cannot be read, by path
+    foreign: dict[str, str] = field(default_factory=dict)  # who else has changed a mirror's rows, by path
     # mirrors whose rules have changed, by path, each with the batch before its last
     again: Mapping[str, int] = field(default_factory=dict)
 
@@ -101,6 +103,9 @@ def know(lake: Tables, filled: AbstractSet[str] = frozenset()) -> Known:
         try:
             states[path] = lake.snapshot(path)
             applied = mirrors.folded_until(lake, mirror, states[path])
+            foreign_commits.last_batch(lake, mirror, states[path].version)
+        except HeldError as error:
+            known.foreign[path] = str(error)
         except Exception as error:  # a damaged log, for example: the others are planned
             known.unread[path], applied = faults.of_mirror(error, lake, mirror.name, path), -1
         known.applied[path] = max(applied, known.complete)
@@ -164,6 +169,7 @@ def _foreseen(
     before = known.states.get(job.path, NO_TABLE)
     applied = known.again.get(job.path, applied)
     try:
+        failover.refuse_another(pipeline, books, job)
         reached = known.applied.get(job.path, -1) if before.exists else None
         plan = decide(pipeline, job, mirror, ledger, applied, job.first_rows, lambda: reached)
     except HeldError as error:
@@ -179,6 +185,8 @@ def _foreseen(
         again = FoldPlan(plan, books, NO_TABLE, "", whole_of(pipeline, books, ledger, plan, applied))
         way = marking(pipeline, again)
         return replace(foreseen, why_merge=way.why_merge)
+    if why := known.foreign.get(job.path):
+        return replace(foreseen, action=HOLD, why=why)
     work = work_of(pipeline, books, ledger, plan, applied)
     way = marking(pipeline, with_statements(FoldPlan(plan, books, before, "", work), ledger))
     return replace(

@@ -28,6 +28,7 @@ from ingest.config import Pipeline, Source, TableRule, matches, target
 from ingest.config.scalars import nearest
 from ingest.errors import StoreError, command, counted
 from ingest.formats import ingest_snapshot
+from ingest.gold import completed
 from ingest.gold import preview as gold
 from ingest.gold.preview import CHANGE, CREATE, FOLD, HOLD, Foreseen, Known
 from ingest.lake import decoded_with, identity, lanes, stores
@@ -195,7 +196,7 @@ def _lake(pipeline: Pipeline, spark: SparkSession | None) -> Lake | LakeReader |
 
 
 def _problems(
-    lake: Tables | None, decoded: int, sources: Sources, tables: Iterable[Foreseen]
+    lake: Tables | None, decoded: int, sources: Sources, tables: Sequence[Foreseen]
 ) -> Iterator[str]:
     """What would make a run fail, or hold a mirror."""
     for source in sources.described:
@@ -203,6 +204,9 @@ def _problems(
     if lake is not None and (mixed := decoded_with.mixed_masks(lake, decoded)):
         yield mixed
     yield from (f"{table.mirror} would be held: {table.why}" for table in tables if table.action == HOLD)
+    if lake is not None and not any(source["due"] for source in sources.described):
+        named = {table.mirror for table in tables}  # a run folds these, or has said why it does not
+        yield from (mirror.said for mirror in completed.lost(lake) if mirror.name not in named)
 
 
 def _warnings(

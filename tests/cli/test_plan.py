@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from ingest.bronze.offsets import Cluster, Place
 from ingest.cli.app import app
 from ingest.cli.plan_verb import _table
 from ingest.cli.run_verbs import describe
-from ingest.config import load
+from ingest.config import TableRule, load
 from ingest.errors import SetupError
 from ingest.inspect.status import status
 from ingest.lake.tables import LakeReader
@@ -23,6 +24,7 @@ from ingest.run import run
 from ingest.silver.preview import decode
 from tests.cli.planning import FILES, HEAD, KAFKA, planned, runner
 from tests.lakes import FORMAT, Depot, change, statement, touch
+from tests.shops import Shops
 from tests.unstarted import unstarted
 
 pytestmark = pytest.mark.usefixtures("no_spark")
@@ -81,6 +83,18 @@ def test_nothing_to_read_is_said(tmp_path):
     assert (None, []) == (found["next_batch"], found["tables"])
     assert "matches no file yet" in found["sources"][0]["warnings"][0]
     assert "nothing new to read" in runner.invoke(app, ["plan", str(tmp_path / "depot.yaml")]).stdout
+
+
+def test_a_mirror_whose_folder_is_gone_is_a_problem_of_the_plan_as_of_the_run(tmp_path):
+    """The plan had nothing to say, and the run with nothing to read ended with 1."""
+    shops = Shops(tmp_path, TableRule("*")).say(1, "INSERT", 1, "a")
+    assert "done" == shops.run()[0]
+    assert [] == dry_run.foresee(shops.pipeline, None, 0)["problems"]
+    shutil.rmtree(tmp_path / "lake/mirrors/shop_1/item")
+    problems = dry_run.foresee(shops.pipeline, None, 0)["problems"]
+    shops.run()
+    assert 1 == len(problems)
+    assert shops.result.failures == problems
 
 
 def test_a_broker_that_is_away_is_a_problem_and_costs_no_session(folder):

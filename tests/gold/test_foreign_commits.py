@@ -13,7 +13,9 @@ from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
 from ingest.errors import HeldError, command
 from ingest.gold.foreign_commits import refuse_past
+from ingest.gold.preview import foresee, know
 from ingest.inspect.status import status
+from ingest.lake.books import Line
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror
 from ingest.run import Warm
@@ -64,8 +66,13 @@ def test_a_held_mirror_starts_no_spark(tmp_path: Path) -> None:
     [path] = shops.warm.decided or ()
     deltalake.DeltaTable(shops.lake.path(path)).delete("id = 1")
     for key in (3, 4):
+        more = Line(
+            9, "s", None, None, "shop_1", None, "item", changes=1, messages=1, columns={"id": "int64"}
+        )
+        [foreseen] = foresee(shops.pipeline, know(shops.lake), [more], ())
         state, message = shops.say(1, "INSERT", key, "c").run()
         assert ("held", True) == (state, "was not written by this pipeline (DELETE)" in message)
+        assert ("hold", message) == (foreseen.action, foreseen.why), "a plan says what the run does"
         said = status(shops.lake)
         again = command("rebuild", shops.pipeline.file, "shop_1.item")
         assert (again, again) == (said["next"], said["causes"][0]["command"])

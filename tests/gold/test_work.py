@@ -79,3 +79,17 @@ def test_a_mirror_that_cannot_be_read_does_not_keep_the_others_from_being_planne
     assert ("shop_1.item", "hold") == (torn.mirror, torn.action)
     assert "the table's log is damaged at 7.json" in torn.why
     assert ("shop_2.item", "fold") == (good.mirror, good.action)
+
+
+def test_a_mirror_that_another_server_would_hold_is_planned_so(tmp_path: Path) -> None:
+    """`ingest plan` said that the change would be folded, and the run held it."""
+    mine = Shops(tmp_path, TableRule("*", keys=("id",)))
+    lines = [
+        Line(1, "s", "t", part, "shop_1", None, "item", changes=1, messages=1, columns={"id": "int64"},
+             servers={f"0 server {server}": 7})
+        for part, server in enumerate("ab")
+    ]  # fmt: skip
+    [same] = foresee(mine.pipeline, know(mine.lake), lines[:1], ())
+    [held] = foresee(mine.pipeline, know(mine.lake), lines, ())
+    assert ("create", "hold") == (same.action, held.action), same.why
+    assert "were counted by server a and are now counted by server b" in held.why
