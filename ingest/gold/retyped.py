@@ -70,11 +70,16 @@ def former(name: str, renames: Iterable[SchemaStep]) -> list[str]:
     return names
 
 
+def _naming(steps: Iterable[SchemaStep]) -> list[SchemaStep]:
+    """The steps that say under which names columns were sent."""
+    return [step for step in steps if step.action in ("rename_column", "add_column")]
+
+
 def _of_lane(lake: Lake, lane: Lane, steps: Steps, keys: Collection[str]) -> Iterator[Retyped]:
     new = [step for step in steps.new if step.action == ACTION]
     if not new:
         return
-    others = [step for step in steps.ever if step.action in ("rename_column", "add_column")]
+    others = _naming(steps.ever)
     names = {step: former(step.column, others) for step in new}
     asked = _converting(lake, lane, names)
     with change_files(lake) as files:
@@ -88,25 +93,38 @@ def _of_lane(lake: Lake, lane: Lane, steps: Steps, keys: Collection[str]) -> Ite
 
 
 def _has_nulls(lake: Tables, lane: Lane, steps: Steps, step: SchemaStep, keys: Collection[str]) -> bool:
-    """True if some row had NULL when its column became NOT NULL; a source in strict mode has had it filled before."""
+    """True if some row had NULL when its column became NOT NULL; a source in strict mode has had it filled before.
+
+    An update that gives a row another key and does not show the column takes its NULL along: it ends nothing.
+    """
     earlier = [other for other in steps.ever if other.order < step.order]
-    names = former(
-        step.column, [other for other in earlier if other.action in ("rename_column", "add_column")]
-    )
+    names = former(step.column, _naming(earlier))
     added = [str(other.order) for other in earlier if other.action == "add_column" and other.column in names]
     emptied = [str(other.order) for other in earlier if other.empties]
     has = " OR ".join(duck.has_member("after", name) for name in names)
     cells = ", ".join(duck.member("after", name) for name in names)
     before = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last} AND order_key < {duck.text(str(step.order))}"
+    spellings = [former(key, _naming(steps.ever)) for key in keys]
+    key, left = _cells(spellings, "after", "before"), _cells(spellings, "before", "after")
     rows = lake.ask(
-        f"""SELECT 1 AS n FROM (SELECT order_key, [{duck.cells(keys)}] AS k, CASE WHEN op = 'delete' THEN false
+        f"""WITH rows AS (SELECT order_key, op, [{key}] AS k, [{left}] AS was, CASE WHEN op = 'delete' THEN false
             WHEN {has} THEN coalesce({cells}) IS NULL ELSE order_key > {duck.text(max(added, default=""))} END AS missing
             FROM {{changes.change}} WHERE {before} AND order_key > {duck.text(max(emptied, default=""))} AND order_key > coalesce(
                 (SELECT max(order_key) FROM {{changes.change}} WHERE {before} AND op = 'truncate'), '')
-            AND (op <> 'update' OR NOT coalesce(partial, false) OR {has}))
-        GROUP BY k HAVING {"arg_max(missing, order_key)" if keys else "bool_or(missing)"} LIMIT 1"""
+            AND (op <> 'update' OR NOT coalesce(partial, false) OR {has})),
+        events AS (SELECT order_key, k, missing FROM rows
+            UNION ALL SELECT order_key, was, false FROM rows WHERE op = 'update' AND was <> k)
+        SELECT 1 AS n FROM events GROUP BY k HAVING {"arg_max(missing, order_key)" if keys else "bool_or(missing)"} LIMIT 1"""
     )
     return bool(rows)
+
+
+def _cells(spellings: Iterable[Sequence[str]], *images: str) -> str:
+    """Key cells of a change with commas, each by any of its names, from the first image that has it."""
+    return ", ".join(
+        f"coalesce({', '.join(duck.member(image, name) for image in images for name in names)})"
+        for names in spellings
+    )
 
 
 def _converting(lake: Tables, lane: Lane, names: Names) -> dict[SchemaStep, Sequence[str]]:

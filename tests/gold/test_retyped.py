@@ -82,6 +82,8 @@ FILLED: dict[str, tuple[list[Any], bool]] = {  # by what rows have in the column
     "NULL before, now a value": (["ALTER TABLE depot ADD n INT DEFAULT 3", {"id": "1", "n": None}, {"id": "1", "n": "5"}], False),
     "NULL in a row that is gone": (["ALTER TABLE depot ADD n INT DEFAULT 3", {"id": "1", "n": None}, "DELETE"], False),
     "NULL in a row before all were": (["ALTER TABLE depot ADD n INT DEFAULT 3", {"id": "1", "n": None}, "TRUNCATE TABLE depot"], False),
+    "NULL in a row that has got another key": (["ALTER TABLE depot ADD n INT DEFAULT 3", {"id": "1", "n": None}, {"id": "2", "n": "5", "was": "1"}], False),
+    "NULL in a row that has taken it to another key": (["ALTER TABLE depot ADD n INT DEFAULT 3", {"id": "1", "n": None}, {"id": "2", "n": None, "was": "1"}], True),
     "NULL": (["ALTER TABLE depot ADD n INT DEFAULT 3", {"id": "1", "n": None}], True),
     "NULL of a row of before": (["ALTER TABLE depot ADD n INT", "ALTER TABLE depot ALTER n SET DEFAULT 3"], True),
 }  # fmt: skip
@@ -102,7 +104,9 @@ def test_not_null_asks_only_where_a_row_had_null(tmp_path: Path, case: str, cut:
     depot.say(**row | {"mysqlType": {"id": "int"}}, type="INSERT", data=[{"id": "1"}])
     for step in said:
         if isinstance(step, dict):
-            depot.say(**row, type="UPDATE", data=[step], old=[{"n": None}])
+            image = {name: value for name, value in step.items() if name != "was"}
+            left = {"id": step["was"]} if "was" in step else {}
+            depot.say(**row, type="UPDATE", data=[image], old=[{"n": None, **left}])
         elif step == "DELETE":
             depot.say(**row, type="DELETE", data=[{"id": "1", "n": None}])
         else:
@@ -114,6 +118,31 @@ def test_not_null_asks_only_where_a_row_had_null(tmp_path: Path, case: str, cut:
     assert ("done", "") == depot.run(checked=True)
     failed = depot.lake().ask("SELECT DISTINCT \"check\" FROM {checks} WHERE state = 'fail'")
     assert ([{"check": "unknown_values"}] if is_open else []) == failed
+    assert is_open == bool(depot.lake().ask("SELECT reason FROM {rejects}"))
+
+
+@pytest.mark.parametrize(("filled", "is_open"), [((1, 2), False), ((2,), True)])
+def test_not_null_after_the_key_has_another_name(
+    tmp_path: Path, filled: tuple[int, ...], is_open: bool
+) -> None:
+    """Rows of before the rename are told apart by the key's name of then."""
+    depot = Depot(unstarted(2), tmp_path, Warm(), TableRule("yard.*"))
+    row: dict[str, Any] = {
+        "isDdl": False,
+        "sql": "",
+        "mysqlType": {"id": "int", "n": "int"},
+        "pkNames": ["id"],
+    }
+    depot.ddl("CREATE TABLE depot (id INT PRIMARY KEY, n INT DEFAULT 3)")
+    for number in (1, 2):
+        depot.say(**row, type="INSERT", data=[{"id": str(number), "n": None}])
+    for number in filled:
+        depot.say(**row, type="UPDATE", data=[{"id": str(number), "n": "5"}], old=[{"n": None}])
+    depot.ddl("ALTER TABLE depot RENAME COLUMN id TO k")
+    depot.ddl("ALTER TABLE depot MODIFY n INT NOT NULL")
+    renamed = {"mysqlType": {"k": "int", "n": "int"}, "pkNames": ["k"]}
+    depot.say(**row | renamed, type="INSERT", data=[{"k": "9", "n": "9"}])
+    assert ("done", "") == depot.run()
     assert is_open == bool(depot.lake().ask("SELECT reason FROM {rejects}"))
 
 
