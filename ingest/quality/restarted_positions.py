@@ -36,7 +36,7 @@ def restarted(ordered: OrderedLane) -> Iterator[Metric]:
             f"{ordered.epoch(ordered.since + 1)}"
         )
         yield ordered.metric("old_positions", lane.changes, detail)
-    if load and (lost := lost_behind_load(ordered, load)):
+    if load and (lost := lost_behind_load(ordered, load)) and not _started_again(ordered, beyond=load):
         detail = (
             f"changes of {counted(lost, 'row')} of {lane.table} came after its last load and lost against it: they were written before "
             "the load and committed after it, so their positions are lower. To let them win, "
@@ -52,7 +52,7 @@ def restarted(ordered: OrderedLane) -> Iterator[Metric]:
         yield ordered.metric("positions_started_again", lost, detail)
 
 
-def _started_again(ordered: OrderedLane) -> int:
+def _started_again(ordered: OrderedLane, beyond: str = "") -> int:
     """The number of new changes that are newer by the source's clock than all before them, but placed before an earlier
     change of their key, or a truncate.
 
@@ -60,6 +60,9 @@ def _started_again(ordered: OrderedLane) -> int:
 
     Neither repeated nor late changes are newer than everything before. A statement that waited for a lock has an older
     time than its position, so a late change may look newer than all before it; but not than a change of its own row.
+
+    With ``beyond`` the earlier change is one of the stream beyond that place: who waits for a row that another has written
+    writes it at a higher position, so none that is newer has a lower one.
     """
     lane = ordered.lane
     if lane.order_low is None or ordered.is_weak or not ordered.subject.keyed:
@@ -74,6 +77,7 @@ def _started_again(ordered: OrderedLane) -> int:
     left, new = ordered.cells("before", "after"), ordered.cells("after", "before")
     one_stream = "".join(f" AND o.{name} IS NOT DISTINCT FROM n.{name}" for name in _streams(ordered.source))
     came_before = f"(o.batch < n.batch OR (o.batch = n.batch AND o.arrival < n.arrival{one_stream}))"
+    is_beyond = f" AND o.op <> 'read' AND o.order_key > {duck.text(beyond)}" if beyond else ""
     [lost] = ordered.lake.ask(
         f"""WITH {newest}, news AS ({doubtful}),
         c AS (SELECT batch, topic, "partition", {_ARRIVAL_KEY} AS arrival, op, order_key, coalesce(after, '') AS after,
@@ -86,7 +90,7 @@ def _started_again(ordered: OrderedLane) -> int:
             WHERE o.op = 'truncate' AND o.order_key > n.order_key
             UNION ALL SELECT n.order_key FROM keyed AS n JOIN keyed AS o ON n.k = o.k AND {came_before}
             WHERE n.order_key IN (SELECT order_key FROM news) AND o.op <> 'truncate'
-            AND o.order_key > n.order_key AND o.after <> n.after) AS lost"""
+            AND o.order_key > n.order_key AND o.after <> n.after{is_beyond}) AS lost"""
     )
     return int(lost["n"])
 

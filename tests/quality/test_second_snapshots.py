@@ -243,6 +243,18 @@ def test_a_change_that_a_second_snapshot_did_not_see_is_said(
     assert "--resnapshot" in words
 
 
+def test_positions_that_start_again_after_a_second_snapshot(table: Postgres) -> None:
+    """The server was restored: an epoch from the load would leave the changes of its former log above the new ones."""
+    again = [at(line, 5) for line in table.snapshot(300, AGAIN)]
+    former = at(table.row("u", 4, "d2", 310), 6)
+    assert {} == table.batch(*table.snapshot(100, FIRST), *stream(table), *again, former)
+    restored = [at(table.row("u", 2, "b4", 120), 20), at(table.row("u", 4, "d4", 130), 21)]
+    lost, _, _, words = table.batch(*restored)["positions_started_again"]
+    assert 2 == lost
+    assert "as if the source's positions had started again" in words
+    assert "--resnapshot" not in words
+
+
 @pytest.mark.parametrize("clocked", [False, True])
 def test_a_stream_that_is_behind_its_second_snapshot_is_no_complaint(table: Postgres, clocked: bool) -> None:
     """What a kept slot sends again comes to the snapshot's state with a later batch."""
@@ -379,6 +391,9 @@ def test_where_only_spark_reads_the_changes_the_same_is_said(
     assert said == metrics_by_spark(table.lake, 0, request)
 
 
-def test_rows_that_come_late_in_another_file_are_no_complaint(table: Postgres) -> None:
-    """Files may come in any order: a snapshot at an older place than the changes has lost rightly."""
-    assert {} == table.batch(*table.snapshot(100, {1: "a"}), table.row("u", 1, "b", 200))
+def test_rows_that_come_late_in_another_file_are_no_error(table: Postgres) -> None:
+    """Files may come in any order: a snapshot at an older place than the changes has lost rightly, and a warning names it."""
+    assert {} == table.batch(table.row("u", 1, "b", 200))
+    said = table.batch(*table.snapshot(100, {1: "a"}))
+    assert {"re_reads_ignored": "warn"} == {check: severity for check, (_, severity, *_) in said.items()}
+    assert {1: "b"} == table.rows("mirrors/cut/p.t")
