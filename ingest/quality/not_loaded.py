@@ -198,7 +198,7 @@ def _not_in_snapshot(ordered: OrderedLane) -> Iterator[Metric]:
     else:  # it comes before all changes
         rows = _older_rows(ordered, LoadBegin.at(begun[0]), begun)
     if rows:
-        yield from _complaint(ordered, [row["k"] for row in rows], f"{epoch} removes them")
+        yield from _complaint(ordered, [row["k"] for row in rows], f"{epoch} removes what it lacked")
 
 
 _ENDS = f"coalesce(note, '') LIKE '%{LOAD_ENDS}%'"
@@ -286,8 +286,8 @@ def _not_in_marked_load(ordered: OrderedLane) -> Iterator[Metric]:
     if rows := _older_rows(ordered, begin.place, streams):
         accept = command("quality", ordered.lake.pipeline.file, "--accept", ordered.subject.name)
         ways_out = (
-            f"If the whole table was loaded, {epoch} removes them. If only a part of it was (`--where` of maxwell-bootstrap), "
-            f"they are right: `{accept}` says so"
+            f"If the whole table was loaded, {epoch} removes what it lacked. If only a part of it was (`--where` of maxwell-bootstrap), "
+            f"the mirror is right: `{accept}` says so"
         )
         yield from _complaint(ordered, [row["k"] for row in rows], ways_out)
 
