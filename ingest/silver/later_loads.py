@@ -152,9 +152,9 @@ class _NewRows:
     """The rows of files that are not committed yet."""
 
     def __init__(self, folder: str, files: Sequence[Added]) -> None:
-        self.places: Mapping[str, list[str]] = defaultdict(list)
+        self.paths: Mapping[str, list[str]] = defaultdict(list)
         for file in files:
-            self.places[file.partition["kind"] or ""].append(f"{folder}/{file.path}")
+            self.paths[file.partition["kind"] or ""].append(f"{folder}/{file.path}")
 
     @cached_property
     def lines(self) -> list[Line]:
@@ -166,7 +166,7 @@ class _NewRows:
         ]
 
     def _pages(self, kind: str, columns: Sequence[str]) -> Iterator[pa.Table]:
-        for path in self.places[kind]:
+        for path in self.paths[kind]:
             with pq.ParquetFile(stores.at(path).source(path)) as file:
                 for batch in file.iter_batches(columns=list(columns)):
                     yield pa.Table.from_batches([batch])
