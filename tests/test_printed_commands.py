@@ -28,6 +28,7 @@ NAMED = {  # verbs that a sentence names, as a part of the product
     "cli/live_status.py": {"tables"},
     "cli/run_verbs.py": {"run"},
     "cli/serve_verb.py": {"serve"},
+    "decoding/schema_folder.py": {"replay"},
     "erase/plan.py": {"erase"},
     "gold/past_keys.py": {
         "epoch FILE {0} --from-batch BATCH --resnapshot {1} --complete"

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from ingest.lake import records
 from ingest.lake.duck import name
 from ingest.lake.schemas import DECISIONS
 from ingest.lake.tables import Row, Tables
@@ -119,6 +118,8 @@ def append_alone(lake: Tables, decision: Decision) -> None:
     """
     with _NUMBERING:
         rows = _numbered(lake, [decision], dt.datetime.now(dt.UTC), user())
+        from ingest.lake import records  # with Arrow, which who only reads does without
+
         records.append(lake, uuid.uuid4().hex, rows, DECISIONS, {})
 
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingest import formats
 from ingest.change import TableId
 from ingest.errors import counted
 from ingest.lake import duck
-from ingest.lake.lake import Lake
 from ingest.lake.rejects import open_sql
 from ingest.lake.schemas import REJECTS
 from ingest.lake.tables import Row, Tables
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.ledgers import Ledgers
 from ingest.quality.subjects import Booked, CheckedMirror
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
+
 
 Receipt = tuple[str, Mapping[str, Any]]  # source, bronze's receipt of a range that it read
 Stretch = tuple[str, str]  # a file, or a topic's partition with the topic's id

@@ -5,18 +5,20 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ingest.change import LaneId, TableId
 from ingest.config import Pipeline, matches, target
 from ingest.fold import Key, SchemaStep
 from ingest.lake import decisions, duck, faults, mirrors, targets
 from ingest.lake.decisions import ACCEPT_GAP
-from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, feeding, rule_for
 from ingest.lake.names import mirror_path
 from ingest.lake.tables import Tables
 from ingest.order import same_place
+
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
 
 StepsOf = Callable[[Mirror, str, TableId, int], Sequence[tuple[SchemaStep, int]]]
 """The schema steps of a mirror's lane up to a batch, each with its own batch."""

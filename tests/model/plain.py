@@ -157,8 +157,9 @@ def _columns(lane: Lane) -> dict[str, SentColumn]:
     for row in lane.changes:
         place = row["order_key"]
         for name, logical in json.loads(row["types"] or "{}").items() if row["op"] != "truncate" else ():
-            low, high, _ = found.get(name, (place, place, ""))
-            found[name] = SentColumn(min(low, place), max(high, place), logical)
+            sent = found.get(name, SentColumn(place, place, "", row["batch"]))
+            first = min(sent.batch, row["batch"])
+            found[name] = SentColumn(min(sent.low, place), max(sent.high, place), logical, first)
     return found
 
 
