@@ -1,9 +1,9 @@
 """Protobuf read by Google's own library, from tables of fields instead of generated classes.
 
 A format writes down, message by message, those fields of its vendor's ``.proto`` that it reads, each by its number in the
-words of a ``.proto``: ``{1: "string name", 2: "repeated Column columns"}``. What a table does not name is skipped, and
-so is a field whose value is of another kind than its table says. A message that does not end with its last field, or has a
-``string`` that is not UTF-8, is refused whole; the library bounds lengths by what is left, and the depth of groups.
+words of a ``.proto``: ``{1: "string name", 2: "repeated Column columns"}``. What a table does not name is skipped. A message
+that does not end with its last field, has a field of another kind than its table says, or a ``string`` that is not UTF-8, is
+refused whole; the library bounds lengths by what is left, and the depth of groups.
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ class MessageTypes:
             message = self._parsers[name](data)
         except Exception:  # the library's own, which is imported by the first message
             message = None
-        if message is None or (
-            (self._inner[name] or len(self._unknown(message))) and self._is_foreign(name, [message])
-        ):
+        if message is None or self._is_foreign(name, [message]):
             raise Undecodable(
                 "bad-protobuf",
                 f"the bytes are no {name} of {self._document}: they are cut, of another type, or have a text that is not UTF-8",
