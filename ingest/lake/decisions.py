@@ -62,9 +62,9 @@ class Decision:
     )  # in UTC without a zone, once it is in the ledger
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Decisions:
-    """All decisions, oldest first; only the newest schema of each mirror."""
+    """All decisions, oldest first; only the newest schema of each mirror. Equal to no other reading of the ledger."""
 
     all: tuple[Decision, ...] = ()
     last: int = 0  # the newest one's number
@@ -93,12 +93,7 @@ def read(lake: Tables) -> Decisions:
     state = lake.snapshot(DECISIONS.name)
     if not state.exists:
         return Decisions()
-    path, seen = lake.path(DECISIONS.name), (state.table_id, state.version)
-    if path not in lake.kept or lake.kept[path][0] != seen:
-        lake.kept[path] = (seen, _read(lake))
-    ledger = lake.kept[path][1]
-    assert isinstance(ledger, Decisions)
-    return ledger
+    return lake.made_once(DECISIONS.name, (state.table_id, state.version), lambda: _read(lake))
 
 
 def append(lake: Lake, decisions: Iterable[Decision]) -> None:
@@ -116,10 +111,10 @@ def append_alone(lake: Tables, decision: Decision) -> None:
     Raises:
         IngestError: the table can only be written with Spark.
     """
+    from ingest.lake import records  # with Arrow, which who only reads does without
+
     with _NUMBERING:
         rows = _numbered(lake, [decision], dt.datetime.now(dt.UTC), user())
-        from ingest.lake import records  # with Arrow, which who only reads does without
-
         records.append(lake, uuid.uuid4().hex, rows, DECISIONS, {})
 
 

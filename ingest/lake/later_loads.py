@@ -48,15 +48,7 @@ class LaterLoad:
 def read(lake: Tables) -> list[LaterLoad]:
     """All that were decided, oldest first; of an unchanged ledger they are looked for once."""
     ledger = decisions.read(lake)
-    known, loads = lake.kept.get(_KEPT, (None, None))
-    if known is not ledger:
-        loads = list(map(_of_decision, ledger.of(LOAD)))
-        lake.kept[_KEPT] = ledger, loads
-    assert isinstance(loads, list)
-    return loads
-
-
-_KEPT = "later loads"
+    return lake.made_once("decisions/later loads", ledger, lambda: list(map(_of_decision, ledger.of(LOAD))))
 
 
 def _of_decision(decision: Decision) -> LaterLoad:

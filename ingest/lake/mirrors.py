@@ -22,7 +22,7 @@ from ingest.config import Pipeline, TableRule, target
 from ingest.config.model import MadeColumn
 from ingest.errors import IngestError, command
 from ingest.lake import decisions, duck, lanes
-from ingest.lake.decisions import DECODED, DROP, REBUILT, SCHEMA, Decision
+from ingest.lake.decisions import DECODED, DROP, REBUILT, SCHEMA, Decision, Decisions
 from ingest.lake.delta import Extent, Snapshot
 from ingest.lake.names import column_name, folded, mirror_path
 from ingest.lake.schemas import CHANGES, RUNS
@@ -30,7 +30,6 @@ from ingest.lake.tables import Tables
 
 UNORDERED = ("BOOLEAN", "BINARY")  # types of which Delta keeps no least and greatest values
 GOLD = "gold"  # the stage that writes mirrors
-_KNOWN = "decisions/mirrors"  # in `Tables.kept`: under the ledger that they are made from, where no table is
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,20 +287,17 @@ def named(lake: Tables, name: str) -> Mirror:
 
 def known(lake: Tables) -> dict[str, Mirror]:
     """Every mirror by its path, as last decided, but those that were dropped since; made once for each state of the ledger."""
-    ledger, place = decisions.read(lake), lake.path(_KNOWN)
-    if place not in lake.kept or lake.kept[place][0] is not ledger:
-        newest = ledger.newest(SCHEMA, DROP)
-        lake.kept[place] = (
-            ledger,
-            {
-                path: Mirror.from_value(path, decision.value)
-                for path, decision in newest.items()
-                if decision.kind == SCHEMA
-            },
-        )
-    by_path = lake.kept[place][1]
-    assert isinstance(by_path, dict)
-    return by_path.copy()
+    ledger = decisions.read(lake)
+    return lake.made_once("decisions/mirrors", ledger, lambda: _decided(ledger)).copy()
+
+
+def _decided(ledger: Decisions) -> dict[str, Mirror]:
+    newest = ledger.newest(SCHEMA, DROP)
+    return {
+        path: Mirror.from_value(path, decision.value)
+        for path, decision in newest.items()
+        if decision.kind == SCHEMA
+    }
 
 
 def dropped(lake: Tables) -> frozenset[str]:

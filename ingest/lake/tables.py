@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ingest.config import Pipeline
 from ingest.lake import delta, duck, small_tables, stores
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
+_Made = TypeVar("_Made")
 _TYPES = {
     "string": "VARCHAR", "long": "BIGINT", "integer": "INTEGER", "short": "SMALLINT", "byte": "TINYINT",
     "float": "FLOAT", "double": "DOUBLE", "boolean": "BOOLEAN", "binary": "BLOB", "date": "DATE",
@@ -43,7 +44,7 @@ class Tables:
 
     __slots__ = ()
     pipeline: Pipeline
-    kept: dict[str, tuple[object, object]]  # cached reads of tables, by path, with their version
+    kept: dict[str, tuple[object, object]]  # what was made of tables, by path, with their state then
 
     def path(self, name: str) -> str:
         """The absolute path of a table by its name under the lake."""
@@ -58,6 +59,13 @@ class Tables:
         head = self.writer(stage, table).removesuffix("0")
         ends = [writer.removeprefix(head) for writer in state.transactions if writer.startswith(head)]
         return max((int(end) for end in ends if end.isdigit()), default=0)
+
+    def made_once(self, name: str, state: object, make: Callable[[], _Made]) -> _Made:
+        """What is made of a lake in a state, once for each state; ``name`` says what it is, under the lake."""
+        place = self.path(name)
+        if place not in self.kept or self.kept[place][0] != state:
+            self.kept[place] = state, make()
+        return cast("_Made", self.kept[place][1])
 
     def snapshot(self, name: str) -> Snapshot:
         """A table's version and its writers' progress."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ingest.change import LaneId, TableId
 from ingest.config import target
 from ingest.errors import command, counted
-from ingest.lake import duck, lanes, mirrors
+from ingest.lake import decisions, duck, lanes, mirrors
 from ingest.lake.names import mirror_path
 from ingest.lake.snapshots import read_sql
 from ingest.lake.tables import Row, Tables
@@ -60,12 +60,9 @@ def _loaded_from(lake: Tables, source: str, batch: int) -> frozenset[TableId]:
 
     Of a table with few such rows nothing says that it was loaded, and an epoch would remove all of its others.
     """
-    place, state = f"loaded from {batch} of {source}", (lake.decoded(), mirrors.known(lake))
-    if place not in lake.kept or lake.kept[place][0] != state:
-        lake.kept[place] = state, frozenset(_loads_from(lake, source, batch))
-    tables = lake.kept[place][1]
-    assert isinstance(tables, frozenset)
-    return tables
+    state = lake.decoded(), decisions.read(lake)
+    name = f"loaded from {batch} of {source}"
+    return lake.made_once(name, state, lambda: frozenset(_loads_from(lake, source, batch)))
 
 
 def _loads_from(lake: Tables, source: str, batch: int) -> Iterator[TableId]:
@@ -111,7 +108,7 @@ def _batches(lake: Tables, keys: Sequence[str], lane: LaneId) -> list[Sequence[R
     """
     arrival = f"coalesce(substr(order_key, length({place_sql('order_key')}) + 1), order_key)"
     rows = lake.ask(
-        f"""WITH rows AS (SELECT batch, topic, coalesce("partition", 0) AS part, "offset", op, after, [{duck.cells(keys)}] AS k,
+        f"""WITH rows AS (SELECT batch, topic, "partition" AS part, "offset", op, after, [{duck.cells(keys)}] AS k,
             {arrival} AS arrival FROM {{changes.change}} WHERE op <> 'truncate' AND {duck.of_lane(*lane)}),
         placed AS (SELECT *, op IN ('insert', 'read') AND NOT {read_sql()} AND lag(op) OVER of_key <> 'delete' AS again, lag(batch) OVER of_key AS was_in,
             lag(topic) OVER of_key AS was_of, row_number() OVER (PARTITION BY k, after ORDER BY batch, arrival) = 1 AS is_new
