@@ -164,7 +164,7 @@ def _concerned(lake: Tables, source: str, start: Start) -> list[Mirror]:
 def _listed(lake: Tables, source: str) -> list[dict[str, Any]]:
     from ingest.lake import epochs
 
-    epochs_before = epochs.read(lake)
+    decided = epochs.read(lake)
     return [
         {
             "epoch": number,
@@ -172,8 +172,8 @@ def _listed(lake: Tables, source: str) -> list[dict[str, Any]]:
             "batch": start.first,
             "resnapshot": {
                 str(table.table): "complete" if table.complete else "open"
-                for table in epochs_before.of(source, start)
+                for table in decided.of(source, start)
             },
         }
-        for number, start in enumerate(epochs_before.starts.get(source, ()), 1)
+        for number, start in enumerate(decided.starts.get(source, ()), 1)
     ]

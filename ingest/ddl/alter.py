@@ -124,12 +124,16 @@ def _with_other_defaults(effects: list[Effect]) -> list[Effect]:
     MariaDB gives existing rows that default (measured with 10.11), MySQL refuses the statement, PostgreSQL gives them the first
     one.
     """
-    altered = {one.name.casefold() for one in effects if one.action == "modify_column" and one.type is None}
+    altered = {
+        effect.name.casefold()
+        for effect in effects
+        if effect.action == "modify_column" and effect.type is None
+    }
     return [
-        replace(one, default=None, has_default=True, note="expression")
-        if one.action == "add_column" and one.name.casefold() in altered
-        else one
-        for one in effects
+        replace(effect, default=None, has_default=True, note="expression")
+        if effect.action == "add_column" and effect.name.casefold() in altered
+        else effect
+        for effect in effects
     ]
 
 

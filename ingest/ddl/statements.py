@@ -252,10 +252,10 @@ def _elements(inside: Sequence[Token], scope: Scope) -> tuple[list[ColumnDefinit
         if columns.is_constraint(part, scope.dialect):
             keys = columns.primary_key(part, scope.dialect) or keys
             continue
-        column = columns.definition(part, scope.dialect, scope.source)
-        made.append(column.column)
-        if column.primary:
-            keys = (column.column.name,)
+        defined = columns.definition(part, scope.dialect, scope.source)
+        made.append(defined.column)
+        if defined.primary:
+            keys = (defined.column.name,)
     return made, keys
 
 

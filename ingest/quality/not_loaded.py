@@ -57,8 +57,8 @@ def held(ordered: OrderedLane, keys: Sequence[Sequence[str]]) -> Sequence[Sequen
             by_key[typed_key(mirror, cells)] = texts
     kinds = [ordered.subject.types.get(column.column, "") for column in mirror.columns]
     rows = mirror_rows(ordered.lake, mirror, kinds, by_key)
-    there = {key_of_row(row, mirror, kinds) for row in rows}
-    return [texts for key, texts in by_key.items() if key in there]
+    of_rows = {key_of_row(row, mirror, kinds) for row in rows}
+    return [texts for key, texts in by_key.items() if key in of_rows]
 
 
 def _complaint(ordered: OrderedLane, keys: Sequence[Sequence[str]], ways_out: str) -> Iterator[Metric]:

@@ -29,7 +29,7 @@ from ingest.lake.rejects import REPLAY
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
 from ingest.lake.starts import beginning
 from ingest.silver import change_rows, events, replay
-from ingest.silver import later_loads as silver_loads
+from ingest.silver.later_loads import later_loads_in
 from ingest.silver.lift import FILES, INPUT, Lifting, clean, lift, lift_to_files
 from ingest.silver.messages import Messages, of_batches
 from ingest.silver.registry import schemas
@@ -112,7 +112,7 @@ def _write_changes(
     if messages.pieces is not None and not moved and lake.writes(CHANGES):
         layout = replace(lake.layout(CHANGES), sorted_by=("database", "table"))
         files = _lifted_files(lake, messages, layout)
-        if not lake.shadow and (later := silver_loads.found(lake, files)):
+        if not lake.shadow and (later := later_loads_in(lake, files)):
             later_loads.record(lake, later)
             for file in files:
                 place = f"{layout.folder}/{file.path}"

@@ -43,7 +43,7 @@ _Begins = dict[MessagePlace, int]
 """The first message of a load in each batch, topic and partition (with offset 0), by its offset."""
 
 
-def found(lake: Lake, files: Sequence[Added]) -> list[LaterLoad]:
+def later_loads_in(lake: Lake, files: Sequence[Added]) -> list[LaterLoad]:
     """The later loads in files of ``changes`` that are not committed yet."""
     rows = _NewRows(lake.layout(CHANGES).folder, files)
     lanes = _loaded_after_changes(lake, rows)
