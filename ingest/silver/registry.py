@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -76,27 +77,46 @@ def _framed(messages: Messages, sources: list[str], opener: Opener) -> dict[str,
 
 def framed(sources: Sequence[str], opener: Opener = NOT_SEALED) -> Callable[[Batches], Batches]:
     """The function that counts the ids in messages' frames, as rows of `FRAMED`."""
+    return partial(_counted, sources, _in_frames, opener)
 
-    def run(batches: Batches) -> Batches:
-        counts: Counter[tuple[str, bytes]] = Counter()
-        for batch in map(opener.opened, batches):
-            for source in sources:
-                of_source = batch.filter(pc.equal(batch.column("source"), source))
-                headers = of_source.column("headers").flatten()
-                for part in (of_source.column("key"), of_source.column("value"), headers.field("value")):
-                    is_framed = pc.and_(
-                        pc.greater_equal(pc.binary_length(part), 5), pc.starts_with(part, b"\x00")
-                    )
-                    numbers = pc.binary_slice(part.filter(is_framed), 1, 5)
-                    for count in pc.value_counts(numbers).to_pylist():
-                        counts[source, count["values"]] += count["counts"]
-        rows = [
-            {"source": source, "id": number, "count": count}
-            for (source, number), count in counts.most_common(_MOST)
-        ]
-        yield pa.RecordBatch.from_pylist(rows, _FRAMED)
 
-    return run
+def wrapped(source: str, opener: Opener = NOT_SEALED) -> Callable[[Batches], Batches]:
+    """The function that counts the fingerprints in the generic wrappers of a source's values, as rows of `FRAMED`."""
+    return partial(_counted, [source], _in_wrappers, opener)
+
+
+def _counted(sources: Sequence[str], numbers: _Numbers, opener: Opener, batches: Batches) -> Batches:
+    """How often each number comes in a source's messages, the most frequent ones alone."""
+    counts: Counter[tuple[str, bytes]] = Counter()
+    for batch in map(opener.opened, batches):
+        for source in sources:
+            for number, count in numbers(batch.filter(pc.equal(batch.column("source"), source))):
+                counts[source, number] += count
+    rows = [
+        {"source": source, "id": number, "count": count}
+        for (source, number), count in counts.most_common(_MOST)
+    ]
+    yield pa.RecordBatch.from_pylist(rows, _FRAMED)
+
+
+def _in_frames(messages: pa.RecordBatch) -> Iterator[tuple[bytes, int]]:
+    """The ids after a zero byte, and how often each comes."""
+    headers = messages.column("headers").flatten()
+    for part in (messages.column("key"), messages.column("value"), headers.field("value")):
+        is_framed = pc.and_(pc.greater_equal(pc.binary_length(part), 5), pc.starts_with(part, b"\x00"))
+        for count in pc.value_counts(pc.binary_slice(part.filter(is_framed), 1, 5)).to_pylist():
+            yield count["values"], count["counts"]
+
+
+def _in_wrappers(messages: pa.RecordBatch) -> Iterator[tuple[bytes, int]]:
+    """The fingerprint of each wrapper."""
+    for value in messages.column("value").drop_null().to_pylist():
+        with suppress(Undecodable):
+            yield schema_folder.unwrapped(value).schema.to_bytes(8, "big", signed=True), 1
+
+
+_Numbers = Callable[[pa.RecordBatch], Iterator[tuple[bytes, int]]]
+"""The numbers that some messages name their schemas by, each with a count."""
 
 
 def _read(
@@ -112,25 +132,6 @@ def _read(
         if numbers - texts.keys() - texts.unsure.keys():
             raise SetupError(f"source {source.name}: {texts.faults[0]}: its messages wait in bronze.")
     return texts
-
-
-def wrapped(source: str, opener: Opener = NOT_SEALED) -> Callable[[Batches], Batches]:
-    """The function that counts the fingerprints in the generic wrappers of a source's values, as rows of `FRAMED`."""
-
-    def run(batches: Batches) -> Batches:
-        counts: Counter[int] = Counter()
-        for batch in map(opener.opened, batches):
-            of_source = batch.filter(pc.equal(batch.column("source"), source))
-            for value in of_source.column("value").drop_null().to_pylist():
-                with suppress(Undecodable):
-                    counts[schema_folder.unwrapped(value).schema] += 1
-        rows = [
-            {"source": source, "id": number.to_bytes(8, "big", signed=True), "count": count}
-            for number, count in counts.most_common(_MOST)
-        ]
-        yield pa.RecordBatch.from_pylist(rows, _FRAMED)
-
-    return run
 
 
 def _fetched(source: Source, numbers: Iterable[int]) -> dict[int, str]:
