@@ -6,7 +6,7 @@ applied statements have shown, as far as the policy accepts them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
@@ -130,9 +130,7 @@ def decide(
     )
     if job.rule.history and decided.keys:
         decided = histories.kept(histories.named(decided, before), before, _rows(job))
-    why_rebuilt = _why_rebuilt(pipeline, job, before, decided, lanes, reached)
-    if not why_rebuilt and before is not None and (misnamed or _is_named_now(before, lanes)):
-        why_rebuilt = MISNAMED
+    why_rebuilt = _why_rebuilt(pipeline, job, before, decided, lanes, reached, misnamed)
     if why_rebuilt and reached() is None:
         why_rebuilt = ""
     rule_faults.refuse_history_of_new_key(job, bool(why_rebuilt == REKEYED or decided.eras))
@@ -493,6 +491,7 @@ def _why_rebuilt(
     now: Mirror,
     lanes: Sequence[_Logged],
     reached: Callable[[], int | None],
+    misnamed: Collection[str],
 ) -> str:
     """Why the existing rows are folded again; empty if they are not."""
     if before is None:
@@ -506,7 +505,9 @@ def _why_rebuilt(
     if is_recomputed(before, now):
         return RETYPED
     is_fed = not (before.columns and job.feeding) or before.is_fed_by(job.feeding, lambda: reached() or -1)
-    return "" if is_fed else FED_OTHERWISE
+    if not is_fed:
+        return FED_OTHERWISE
+    return MISNAMED if misnamed or _is_named_now(before, lanes) else ""
 
 
 def _misnamed(
