@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cache
 
 from ingest.change import TableId
 from ingest.config import Source, target
@@ -14,9 +14,6 @@ from ingest.lake import duck, mirrors, schedules, targets
 from ingest.lake.decisions import INCOMPARABLE
 from ingest.lake.tables import Row, Tables
 from ingest.quality.catalogue import RECONCILED, WARN, duration
-
-if TYPE_CHECKING:
-    from ingest.source.reconcile import Filled
 
 NOW = dt.datetime.fromtimestamp(0, dt.UTC).replace(tzinfo=None)  # due since ever
 
@@ -69,32 +66,30 @@ def overdue(lake: Tables, gone: Container[str] = ()) -> Iterator[OverdueComparis
         return
     from ingest.source.reconcile import filled, is_comparable, tables_of  # few pipelines have a database
 
-    last, begun, now = _last(lake), _begun(lake), dt.datetime.now(dt.UTC).replace(tzinfo=None)
+    now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
+    compared = _begun(lake) | {name: row["checked_at"] for name, row in _last(lake).items()}
     views = targets.views(lake)
-    fills: dict[int, Filled] = {}  # by view, if a mirror is late
+    fills = cache(lambda place: filled(views[place]))  # asked for if a mirror is late
     for source in scheduled:
         every, seen = schedules.every(source) or 0.0, schedules.since(lake, source)
         if seen is None:
             continue
-        times: dict[str, dt.datetime] = {}
-        tables = tables_of(lake, source)
-        for place, view in enumerate(views):
-            for table in tables:
-                if (rule := view.pipeline.rule(table)).exclude:
-                    continue
-                name = str(target(rule, table))
-                compared = last[name]["checked_at"] if name in last else begun.get(name)
-                if compared is None or name in gone:
-                    continue
-                compared = max(compared, seen)
-                if compared + dt.timedelta(seconds=PATIENCE * every) >= now:
-                    continue
-                if place not in fills:
-                    fills[place] = filled(view)
-                if is_comparable(view, source, table, fills[place]):
-                    times[name] = compared
+        latest, tables = now - dt.timedelta(seconds=PATIENCE * every), tables_of(lake, source)
+        times = {
+            name: max(compared[name], seen)
+            for place, view in enumerate(views)
+            for table, name in _named(view, tables)
+            if name in compared and name not in gone and max(compared[name], seen) < latest
+            if is_comparable(view, source, table, fills(place))
+        }
         if times:
             yield OverdueComparisons(source.name, every, tuple(times), min(times.values()))
+
+
+def _named(view: Tables, tables: Sequence[TableId]) -> Iterator[tuple[TableId, str]]:
+    """The tables that a view of the lake does not exclude, with the names of their mirrors."""
+    rules = ((table, view.pipeline.rule(table)) for table in tables)
+    return ((table, str(target(rule, table))) for table, rule in rules if not rule.exclude)
 
 
 def _begun(lake: Tables) -> dict[str, dt.datetime]:
