@@ -19,16 +19,19 @@ _ARRIVAL_KEY = f"substr(order_key, length({place_sql('order_key')}) + 1)"
 
 def restarted(ordered: OrderedLane) -> Iterator[Metric]:
     """Changes that come before older ones, as if the positions had started again."""
+    load = ordered.later_load
+    yield from _old(ordered, load)
+    yield from _lost(ordered, load)
+
+
+def _old(ordered: OrderedLane, load: str | None) -> Iterator[Metric]:
+    """Complains of new changes that all come before what the mirror has."""
     lane = ordered.lane
     low, high, folded = lane.order_low, lane.order_high, lane.folded_high
-    load = ordered.later_load
-    if (
-        load and folded and low and low < same_place(folded)
-    ):  # the stream may be sent again from before its load
-        folded = newest_of_stream(ordered, load)
-    is_placed = (
-        high and not is_weak(high) and phase_of(high)
-    )  # loaded rows come before all changes, whenever they come
+    if load and folded and low and low < same_place(folded):
+        folded = newest_of_stream(ordered, load)  # it may be sent again from before its load
+    # loaded rows come before all changes, whenever they come
+    is_placed = high and not is_weak(high) and phase_of(high)
     if lane.changes and low and high and folded and is_placed and high < same_place(folded):
         detail = (
             f"what came of {lane.table} since batch {ordered.since} ({counted(lane.changes, 'change')}) comes before what the "
@@ -36,6 +39,11 @@ def restarted(ordered: OrderedLane) -> Iterator[Metric]:
             f"{ordered.epoch(ordered.since + 1)}"
         )
         yield ordered.metric("old_positions", lane.changes, detail)
+
+
+def _lost(ordered: OrderedLane, load: str | None) -> Iterator[Metric]:
+    """Complains of new changes that have lost against older ones: with a load, against it or the stream beyond it."""
+    lane = ordered.lane
     if load and (lost := lost_behind_load(ordered, load)) and not _started_again(ordered, beyond=load):
         detail = (
             f"changes of {counted(lost, 'row')} of {lane.table} came after its last load and lost against it: they were written before "
