@@ -376,7 +376,7 @@ MUTANTS = (
     Mutant(
         "rows that no mirror has are missed in a load",
         "ingest/quality/not_loaded.py",
-        "for key, texts in by_key.items() if key in there]",
+        "for key, texts in by_key.items() if key in of_rows]",
         "for key, texts in by_key.items()]",
         tests=("tests/quality/test_unmarked_loads.py", "-k", "no_mirror"),
     ),
