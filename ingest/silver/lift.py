@@ -506,17 +506,32 @@ class SourceDecoder:
         return stopped
 
     def _grouped(self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken) -> dict[LineKey, Taken]:
-        """Messages by book line; a message counts for its first change's table."""
+        """Messages by book line, without rows of excluded tables that come with those of others; a message counts for
+        its first change's table, of those that are kept if there are any.
+        """
         columns = [batches, bronze.column("topic"), bronze.column("partition")]
         places = list(zip(*map(listed, columns), strict=True))
         groups: dict[tuple[tuple[int, str, int], TableId], Taken] = {}
         for at, changes in taken.items():
-            group = (places[at], changes[0].table if changes else NO_TABLE)
+            kept = self._without_excluded(changes) if len(changes) > 1 else changes
+            group = (places[at], kept[0].table if kept else NO_TABLE)
             known = groups.get(group)
             if known is None:
                 known = groups[group] = {}
-            known[at] = changes
+            known[at] = kept
         return {LineKey(*place, table): mine for (place, table), mine in groups.items()}
+
+    def _without_excluded(self, changes: Sequence[Change]) -> Sequence[Change]:
+        """What a message brings for tables that are kept, and all statements, which may concern these; a message of
+        nothing but excluded tables as it is, without the marks around it.
+        """
+        excluded = {table for table in {change.table for change in changes} if self._is_excluded(table)}
+        if not excluded:
+            return changes
+        others = [change for change in changes if change.table not in excluded]
+        if tally.is_control(others):
+            return [change for change in changes if change.table in excluded]
+        return others + [change for change in changes if change.table in excluded and change.op is Op.DDL]
 
     def _arrivals(self, bronze: pa.RecordBatch, named: Mapping[int, tuple[int, ...]]) -> list[str]:
         """The arrival of each message as written in its order keys: its own, unless it names another one."""

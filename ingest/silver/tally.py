@@ -21,7 +21,7 @@ def with_rows(messages: Mapping[int, Sequence[Change]]) -> Mapping[int, Sequence
     """The messages that contain more than marks; marks are counted and not kept."""
     if _MARKS.isdisjoint(_ops(messages.values())):
         return messages
-    return {at: changes for at, changes in messages.items() if not _is_control(changes)}
+    return {at: changes for at, changes in messages.items() if not is_control(changes)}
 
 
 def with_statements(messages: Mapping[int, Sequence[Change]]) -> Mapping[int, Sequence[Change]]:
@@ -43,14 +43,14 @@ def count_excluded(line: Line, messages: Sequence[Sequence[Change]]) -> None:
 def count_messages(line: Line, messages: Sequence[Sequence[Change]]) -> None:
     """Count each message by the strongest thing that it contains: a statement, a row, a mark."""
     ops = _ops(messages)
-    control = 0 if _MARKS.isdisjoint(ops) else sum(map(_is_control, messages))
+    control = 0 if _MARKS.isdisjoint(ops) else sum(map(is_control, messages))
     ddl = sum(map(_holds_statement, messages)) if _DDL in ops else 0
     line.messages += len(messages)
     line.control += control
     line.ddl += ddl
     line.change_messages += len(messages) - control - ddl
     if control:  # a mark says how far the source's time is where nothing changes
-        marks = (changes for changes in messages if _is_control(changes))
+        marks = (changes for changes in messages if is_control(changes))
         _count_times(line, [change.event_time for changes in marks for change in changes])
 
 
@@ -61,7 +61,8 @@ def _ops(messages: Collection[Sequence[Change]]) -> set[Op | None]:
     )
 
 
-def _is_control(changes: Sequence[Change]) -> bool:
+def is_control(changes: Sequence[Change]) -> bool:
+    """True of a message of marks alone, or of nothing."""
     return all(
         change.after is None and change.before is None and change.op in CONTROL_OPS for change in changes
     )

@@ -9,13 +9,14 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest import formats
-from ingest.change import Change, ChangeColumns, Hints, Message, Op, TableId
+from ingest.change import NO_TABLE, Change, ChangeColumns, Hints, Message, Op, TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
 from ingest.formats.ingest_snapshot import SUFFIX
@@ -319,6 +320,37 @@ def test_tables_left_out_are_counted_and_not_written():
     pages = list(mine.lift(bronze([Message(value) for value in (b"in", b"out")])))
     assert ["parcels"] == [row["table"] for page in pages for row in page.to_pylist()]
     assert {"parcels": 0, "lockers": 1} == {line.table: line.routed_out for line in mine.lines.values()}
+
+
+IN, OUT = change(Op.INSERT, after={"id": "1"}), change(Op.DELETE, LOCKERS, before={"id": "1"})
+SAID = change(Op.DDL, LOCKERS, ddl="RENAME TABLE lockers TO parcels")
+BEGIN, COMMIT = change(Op.BEGIN, NO_TABLE), change(Op.COMMIT, NO_TABLE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kept", "counted"),
+    [
+        ([OUT, IN], ["insert"], (PARCELS, "change_messages")),
+        ([IN, OUT], ["insert"], (PARCELS, "change_messages")),
+        ([SAID, IN], ["ddl", "insert"], (PARCELS, "ddl")),
+        ([SAID, BEGIN, OUT, IN, COMMIT], ["begin", "commit", "ddl", "insert"], (NO_TABLE, "ddl")),
+        ([BEGIN, OUT, COMMIT], [], (LOCKERS, "routed_out")),
+        ([OUT, BEGIN], [], (LOCKERS, "routed_out")),
+        ([OUT, SAID, OUT], ["ddl"], (LOCKERS, "ddl")),
+    ],
+    ids=lambda value: "-".join(each.op for each in value if isinstance(each, Change)),
+)
+def test_a_message_of_several_tables_loses_only_rows_of_those_left_out(
+    changes: list[Change], kept: list[str], counted: tuple[TableId, str]
+):
+    """An envelope holds events of many tables: one table's rule must not take the others' rows along, nor they let its in."""
+    numbered = [msgspec.structs.replace(each, row=at) for at, each in enumerate(changes)]
+    mine = decoder({b"several": numbered}, TableRule(match="lockers", exclude=True), TableRule())
+    pages = list(mine.lift(bronze([Message(b"several")])))
+    assert kept == sorted(row["op"] for page in pages for row in page.to_pylist())
+    (line,) = [line for line in mine.lines.values() if line.messages]
+    assert (counted[0], 1) == (line.table_id, getattr(line, counted[1]))
+    assert line.messages == line.change_messages + line.ddl + line.control + line.routed_out
 
 
 def test_what_cannot_be_written_is_set_aside_alone():
