@@ -201,7 +201,7 @@ def set_back(spark: SparkSession, folder: Path) -> State:
 
 def late(spark: SparkSession, folder: Path) -> State:
     """A file that comes late, in the order of positions."""
-    state = State(Depot(folder), {"epoch", "report"})
+    state = State(Depot(folder), {"epoch", "explain"})
     send(state.depot, *rows(1, 2))
     tick(spark, state)
     send(state.depot, change("UPDATE", "bins", 300, {"id": "1", "word": "c"}))

@@ -84,6 +84,8 @@ def found_before(
     judged, kept = list(verdicts), list[CheckResult]()
     for row in _unrepaired(lake, of_lanes, lanes):
         left = _left(lake, of[row["mirror"]], row, since, refused, steps) if row["mirror"] else row
+        if row["check"] == "images_before" and len(of[row["mirror"]].lanes) == 1:
+            judged = _known_as_late(judged, row, left)
         if left is None:
             continue
         result = _again(left, lake.pipeline.file)
@@ -127,6 +129,28 @@ def _left(
         open_still = images_before.still_broken(lake, subject, cells.values(), steps)
         keys = [key for key in keys if cells[key] in open_still]
     return row | {"failing": json.dumps(keys), "observed": float(len(keys))} if keys else None
+
+
+def _known_as_late(verdicts: list[CheckResult], before: Row, left: Row | None) -> list[CheckResult]:
+    """Verdicts without the doubt whether changes are late or positions started again, if each fits a gap that was named.
+
+    A change that lies between two that did not fit each other, and fits both, can only be the one that was missing.
+    """
+    open_still = json.loads(left["failing"]) if left else []
+    closed = {_cells(key) for key in json.loads(before["failing"] or "[]") if key not in open_still}
+    return [
+        replace(verdict, state=PASS)
+        if verdict.metric.check == "old_positions"
+        and verdict.metric.mirror == before["mirror"]
+        and verdict.metric.failing
+        and closed.issuperset(map(_cells, verdict.metric.failing))
+        else verdict
+        for verdict in verdicts
+    ]
+
+
+def _cells(key: str) -> tuple[str | None, ...]:
+    return tuple(key_cells(key).values())
 
 
 def _not_written(

@@ -11,7 +11,7 @@ from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.order import is_weak, phase_of, place_sql, same_place
 from ingest.quality.behind_load import lost_behind_load, newest_of_stream
-from ingest.quality.catalogue import Metric
+from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.ordered_lane import OrderedLane, from_places
 
 _ARRIVAL_KEY = f"substr(order_key, length({place_sql('order_key')}) + 1)"
@@ -38,7 +38,7 @@ def _old(ordered: OrderedLane, load: str | None) -> Iterator[Metric]:
             "mirror has already. If it is only late, nothing is to be done; if the positions started again, "
             f"{ordered.epoch(ordered.since + 1)}"
         )
-        yield ordered.metric("old_positions", lane.changes, detail)
+        yield ordered.metric("old_positions", lane.changes, detail, _new_keys(ordered))
 
 
 def _lost(ordered: OrderedLane, load: str | None) -> Iterator[Metric]:
@@ -58,6 +58,18 @@ def _lost(ordered: OrderedLane, load: str | None) -> Iterator[Metric]:
             f"{ordered.epoch(places=_first_of_each_stream(ordered), loaded=False)} places them after everything before"
         )
         yield ordered.metric("positions_started_again", lost, detail)
+
+
+def _new_keys(ordered: OrderedLane) -> tuple[str, ...]:
+    """The keys of a few new changes as JSON; none if there are more, or a key changes: then not all could be named."""
+    if not ordered.subject.keyed or ordered.subject.mirror is None or ordered.lane.changes > FAILING_KEYS:
+        return ()
+    rows = ordered.lake.ask(
+        f"""SELECT DISTINCT [{ordered.cells("before", "after")}] AS was, [{ordered.cells("after", "before")}] AS k
+        FROM {{changes.change}} WHERE {ordered.where} AND batch > {ordered.since} AND op <> 'truncate' ORDER BY k"""
+    )
+    is_moved = any(row["was"] != row["k"] for row in rows)
+    return () if is_moved else tuple(key_json(ordered.subject.mirror.keys, row["k"]) for row in rows)
 
 
 def _started_again(ordered: OrderedLane, beyond: str = "") -> int:

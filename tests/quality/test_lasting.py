@@ -20,12 +20,13 @@ from ingest.inspect import problems, status
 from ingest.lake import epochs
 from ingest.lake.schemas import CHECKS
 from ingest.lake.starts import Start
+from ingest.lake.tables import LakeReader
 from ingest.quality import lasting
 from ingest.quality.report_data import gather
 from ingest.quality.stage import check
 from ingest.result import STAGES
 from ingest.run import Warm, run
-from tests.shops import Shops
+from tests.shops import Shops, metrics_by_spark, order_metrics
 from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
@@ -263,3 +264,43 @@ def test_a_message_that_waits_is_said_with_later_batches(tmp_path: Path) -> None
     assert shops.result is not None
     [said] = shops.result.warnings
     assert "source s: 1 message could not be decoded and waits" in said
+
+
+@pytest.mark.parametrize(
+    ("old", "key", "kinds"),
+    [
+        ("a", 1, []),
+        ("z", 1, ["images_before", "old_positions"]),
+        ("x", 2, ["images_before", "old_positions"]),
+    ],
+    ids=["the missing one", "another one", "of another row"],
+)
+def test_a_late_change_that_closes_a_gap_is_known_as_late(
+    tmp_path: Path, old: str, key: int, kinds: list[str]
+) -> None:
+    """The doubt whether positions had started again stayed on a mirror that the images before had proven right."""
+    shops = Shops(tmp_path, TableRule(match="shop_1.item"), stages=STAGES)
+
+    def updated(at: int, key: int, old: str, new: str) -> None:
+        shops.say(1, "UPDATE", key, new, at=at)
+        shops.lines[-1] = shops.lines[-1].replace('"old": null', f'"old": [{{"text": "{old}"}}]')
+        shops.run()
+
+    shops.say(1, "INSERT", 1, "a").say(1, "INSERT", 2, "x").run()
+    updated(300, 1, "b", "c")
+    updated(200, key, old, "b")
+    causes = status.status(LakeReader(shops.pipeline))["causes"]
+    assert kinds == sorted(cause["kind"] for cause in causes)
+
+
+@pytest.mark.spark
+def test_spark_names_the_rows_of_old_positions_as_duckdb_does(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """In a store that only Spark reads the doubt named no row, or ended the checks with an error."""
+    shops = Shops(tmp_path, TableRule(match="shop_1.item"), stages=STAGES)
+    shops.say(1, "INSERT", 1, "a", at=300).say(1, "INSERT", 2, "x", at=400).run()
+    shops.say(1, "UPDATE", 2, "b", at=100).say(1, "UPDATE", 1, "c", at=200).run()
+    said = order_metrics(shops.lake, 1)
+    assert [("old_positions", ('{"id":"1"}', '{"id":"2"}'))] == [(each.check, each.failing) for each in said]
+    assert said == metrics_by_spark(shops.lake, 1, request)
