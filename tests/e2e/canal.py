@@ -110,6 +110,14 @@ class Canal(Service):
                 "Canal ended: " + (self.home / "output.log").read_text("utf-8", "replace")[-3000:]
             )
 
+    def lost(self) -> str | None:
+        """The line in which Canal says that it cannot read on, for a kill took a table's structure from its store.
+
+        It tries again for ever: what remains to its operators is another place to begin from.
+        """
+        lines = (self.home / "output.log").read_text("utf-8", "replace").splitlines()
+        return next((line for line in lines if "column size is not match" in line), None)
+
     def _reads(self) -> bool:
         connection = self.node.connect()
         with connection, connection.cursor() as cursor:
