@@ -1,9 +1,12 @@
 """Protobuf read by Google's own library, from tables of fields instead of generated classes.
 
 A format writes down, message by message, those fields of its vendor's ``.proto`` that it reads, each by its number in the
-words of a ``.proto``: ``{1: "string name", 2: "repeated Column columns"}``. What a table does not name is skipped. A message
-that does not end with its last field, has a field of another kind than its table says, or a ``string`` that is not UTF-8, is
-refused whole; the library bounds lengths by what is left, and the depth of groups.
+words of a ``.proto``: ``{1: "string name", 2: "repeated Column columns"}``. What a table does not name is skipped, but slowly:
+a table should have whatever a writer usually sends. A message that does not end with its last field, has a field of another
+kind than its table says, or a ``string`` that is not UTF-8, is refused whole; the library bounds lengths by what is left, and the
+depth of groups.
+
+Whether a field is sent shows also where it is 0 or empty (``HasField``).
 """
 
 from __future__ import annotations
@@ -29,11 +32,15 @@ class MessageTypes:
 
     def read(self, name: str, data: bytes) -> Any:
         """One message, its fields as attributes; `Undecodable`: ``bad-protobuf``."""
+        parse = self._parsers[name]
         try:
-            message = self._parsers[name](data)
+            message = parse(data)
+            message.DiscardUnknownFields()
+            # written again, no field of a table takes more bytes than it was sent with: where as many come out, all are known
+            is_foreign = message.ByteSize() != len(data) and self._is_foreign(name, [parse(data)])
         except Exception:  # the library's own, which is imported by the first message
-            message = None
-        if message is None or self._is_foreign(name, [message]):
+            is_foreign = True
+        if is_foreign:
             raise Undecodable(
                 "bad-protobuf",
                 f"the bytes are no {name} of {self._document}: they are cut, of another type, or have a text that is not UTF-8",
@@ -101,7 +108,9 @@ class MessageTypes:
             field.type, field.type_name = field.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
         else:
             field.type = getattr(field, f"TYPE_{kind.upper()}")
-        if label == "optional":  # that it is there shows although it is 0 or empty: a choice of one field
+        if (
+            not label and kind not in self._fields
+        ):  # that it is there shows although it is 0 or empty: a choice of one field
             field.proto3_optional, field.oneof_index = True, len(message.oneof_decl)
             message.oneof_decl.add(name=f"_{name}")
 

@@ -99,27 +99,45 @@ def recognise(sample: bytes) -> str | None:
 CANAL = protobuf.MessageTypes(
     "CanalProtocol.proto and EntryProtocol.proto",
     {
-        "Packet": {3: "uint64 type", 4: "int64 compression", 5: "optional bytes body"},
-        "Messages": {2: "repeated bytes messages"},
-        "Entry": {1: "Header header", 2: "optional uint64 entryType", 3: "bytes storeValue"},
+        "Packet": {
+            1: "int64 magic_number",
+            2: "int64 version",
+            3: "uint64 type",
+            4: "int64 compression",
+            5: "bytes body",
+        },
+        "Messages": {1: "int64 batch_id", 2: "repeated bytes messages"},
+        "Entry": {1: "Header header", 2: "uint64 entryType", 3: "bytes storeValue"},
         "Header": {
+            1: "int64 version",
             2: "string logfileName",
             3: "int64 logfileOffset",
             4: "int64 serverId",
+            5: "bytes serverenCode",
             6: "int64 executeTime",
+            7: "int64 sourceType",
             8: "string schemaName",
             9: "string tableName",
+            10: "int64 eventLength",
             11: "uint64 eventType",
             12: "repeated Pair props",
+            13: "bytes gtid",
         },
         "Pair": {1: "string key", 2: "string value"},
         "RowChange": {
+            1: "int64 tableId",
             2: "uint64 eventType",
             10: "bool isDdl",
             11: "string sql",
             12: "repeated RowData rowDatas",
+            13: "repeated bytes props",
+            14: "bytes ddlSchemaName",
         },
-        "RowData": {1: "repeated Column beforeColumns", 2: "repeated Column afterColumns"},
+        "RowData": {
+            1: "repeated Column beforeColumns",
+            2: "repeated Column afterColumns",
+            3: "repeated bytes props",
+        },
         "Column": {
             1: "int64 index",
             2: "int64 sqlType",
@@ -127,14 +145,15 @@ CANAL = protobuf.MessageTypes(
             4: "bool isKey",
             5: "bool updated",
             6: "bool isNull",
+            7: "repeated bytes props",
             8: "string value",
+            9: "int64 length",
             10: "string mysqlType",
         },
-        "Envelope": {1: "int64 version", 4: "optional bytes data"},
+        "Envelope": {1: "int64 version", 4: "bytes data"},
     },
 )
-"""What is read of them, and what each column has beside it: to look through unknown fields takes longer than to read them. An
-``Envelope`` is a message of Tencent Cloud DTS's subscription."""
+"""What is in them; a text that is not read stays bytes. An ``Envelope`` is a message of Tencent Cloud DTS's subscription."""
 
 
 def packet(data: bytes) -> Any:

@@ -115,31 +115,45 @@ SUBSCRIBE = protobuf.MessageTypes(
             1: "int64 version",
             2: "uint64 total",
             3: "uint64 index",
-            4: "optional bytes data",
+            4: "bytes data",
+            15: "repeated bytes properties",
         },
         "Packet": {5: "bytes body"},
         "Entries": {1: "repeated Entry items"},
         "Entry": {1: "Header header", 2: "Event event"},
         "Header": {
+            1: "int64 version",
             2: "uint64 sourceType",
             3: "uint64 messageType",
             4: "uint64 timestamp",
+            5: "int64 serverId",
             6: "string fileName",
             7: "uint64 position",
             8: "string gtid",
             9: "string schemaName",
             10: "string tableName",
             11: "uint64 seqId",
+            12: "uint64 eventIndex",
+            13: "bool isLast",
+            15: "repeated bytes properties",
         },
-        "Event": {2: "DMLEvent dmlEvent", 4: "DDLEvent ddlEvent"},
+        "Event": {
+            1: "bytes beginEvent",
+            2: "DMLEvent dmlEvent",
+            3: "bytes commitEvent",
+            4: "DDLEvent ddlEvent",
+            5: "bytes rollbackEvent",
+            6: "bytes heartbeatEvent",
+            7: "bytes checkpointEvent",
+        },
         "DMLEvent": {1: "uint64 dmlEventType", 2: "repeated bytes columns", 3: "repeated RowChange rows"},
-        "DDLEvent": {1: "string schemaName", 2: "string sql"},
+        "DDLEvent": {1: "string schemaName", 2: "string sql", 3: "uint64 executionTime"},
         "Column": {1: "string name", 2: "string originalType", 3: "bool isKey"},
         "RowChange": {1: "repeated bytes oldColumns", 2: "repeated bytes newColumns"},
         "Data": {1: "uint64 dataType", 2: "string charset", 3: "string sv", 4: "bytes bv"},
     },
 )
-"""What is read of it; a ``Packet`` is a message of Canal's. ``data`` is documented as bytes; a column's description and a value stay bytes, which are compared."""
+"""What is in it; a text that is not read stays bytes. A ``Packet`` is a message of Canal's. ``data`` is documented as bytes; a column's description and a value stay bytes, which are compared."""
 
 
 def _envelope(data: bytes) -> Any:
@@ -349,7 +363,7 @@ def _image(
             if name in known:
                 image[name] = known[name]
             continue
-        value = SUBSCRIBE.read("Data", cell)
+        value = _short_value(cell) or SUBSCRIBE.read("Data", cell)
         kind = value.dataType
         if kind == NULL:
             image[name] = None
@@ -366,3 +380,28 @@ def _image(
                     "bad-value", f"the value of column {name[:80]!r} cannot be read: {error}"
                 ) from None
     return image
+
+
+class ShortValue(NamedTuple):
+    """A ``Data`` of fewer than 128 bytes."""
+
+    dataType: int  # noqa: N815 - the names are those of the .proto
+    charset: str
+    sv: str
+    bv: bytes
+
+
+def _short_value(cell: bytes) -> ShortValue | None:
+    """A value as nearly all are written, a number or a text in UTF-8; None for any other, which the library reads."""
+    size = len(cell)
+    if not 4 <= size < 128:
+        return None
+    if cell[0] == 0x08 and cell[2] == 0x1A and cell[3] == size - 4 and cell.isascii():
+        return ShortValue(cell[1], "", cell[4:].decode("ascii"), b"")
+    if cell[:12] == _UTF8 and cell[12] == size - 13:
+        return ShortValue(TEXT, "utf8mb4", "", cell[13:])
+    return None
+
+
+_UTF8 = b'\x08\x0d\x12\x07utf8mb4"'
+"""What is before the length of such a text: its ``dataType`` and ``charset``."""
