@@ -8,9 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ingest.errors import StoreError, command
-from ingest.lake import faults, mirrors
-from ingest.lake.delta import UnreadableError, is_there
-from ingest.lake.histories import path_of
+from ingest.gold import foreign_commits
+from ingest.lake import faults, histories, mirrors
+from ingest.lake.delta import Commit, UnreadableError, newest_commit
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import BRONZE, RUNS
 from ingest.lake.tables import Tables
@@ -53,7 +53,9 @@ def folded(lake: Tables, mirror: Mirror | None, *, states: bool = False, lagging
     """
     if mirror is None:
         return -1
-    logs = {path: lake.snapshot(path) for path in (mirror.path, *([path_of(mirror)] if states else []))}
+    logs = {
+        path: lake.snapshot(path) for path in (mirror.path, *([histories.path_of(mirror)] if states else []))
+    }
     return min(
         mirrors.folded_until(lake, replace(mirror, path=path), log)
         for path, log in logs.items()
@@ -63,7 +65,7 @@ def folded(lake: Tables, mirror: Mirror | None, *, states: bool = False, lagging
 
 @dataclass(frozen=True, slots=True)
 class LostMirror:
-    """A mirror that a run has folded, and whose table is not there any more or cannot be read: why, and what to type."""
+    """A mirror that a run has folded, and whose table is gone, cannot be read, or was changed by others: why, and what to type."""
 
     name: str
     said: str
@@ -78,29 +80,33 @@ def lost(lake: Tables) -> list[LostMirror]:
     )
     folded_once = {row["subject"] for row in rows}
     once_folded = [mirror for mirror in mirrors.known(lake).values() if mirror.name in folded_once]
-    return [
-        LostMirror(mirror.name, f"{mirror.name}: {why}")
-        for mirror in once_folded
-        if (why := _why_lost(lake, mirror))
-    ]
+    return [table for mirror in once_folded if (table := _lost(lake, mirror)) is not None]
 
 
-def _why_lost(lake: Tables, mirror: Mirror) -> str:
-    """Why a mirror's table cannot be opened; empty if it can."""
-    try:
-        if _is_there(lake, mirror):
-            return ""
-    except Exception as error:
-        return faults.of_mirror(error, lake, mirror.name, mirror.path)
-    typed = command("retry", lake.pipeline.file)
-    return f"its table {lake.path(mirror.path)} is gone: `{typed}` folds it again."
+def _lost(lake: Tables, mirror: Mirror) -> LostMirror | None:
+    """A mirror, or its history table, as lost if it is not what runs have made of it."""
+    for table in (mirror, *([histories.table_of(mirror)] if mirror.history else ())):
+        try:
+            newest = _newest_commit(lake, table)
+            if newest is None and table is mirror:
+                typed = command("retry", lake.pipeline.file)
+                gone = f"its table {lake.path(mirror.path)} is gone: `{typed}` folds it again."
+                return LostMirror(mirror.name, f"{mirror.name}: {gone}")
+            if newest and (foreign := foreign_commits.newest_foreign(lake, table, *newest)):
+                return LostMirror(table.name, f"{table.name} held: {foreign}")
+        except Exception as error:
+            return LostMirror(
+                table.name, f"{table.name}: {faults.of_mirror(error, lake, table.name, table.path)}"
+            )
+    return None
 
 
-def _is_there(lake: Tables, mirror: Mirror) -> bool:
-    """True if a mirror's table can be opened; where only Spark can, it is asked."""
+def _newest_commit(lake: Tables, mirror: Mirror) -> Commit | None:
+    """The newest commit of a mirror's table; where only Spark can read it, its version alone."""
     with suppress(StoreError, UnreadableError):
-        return is_there(lake.path(mirror.path))
-    return lake.exists(mirror.path)
+        return newest_commit(lake.path(mirror.path))
+    state = lake.snapshot(mirror.path)
+    return Commit(state.version, []) if state.exists else None
 
 
 def alarms(lake: Tables) -> tuple[str, ...]:

@@ -6,15 +6,30 @@ which makes the newest commit ours again.
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ingest.errors import HeldError, command
-from ingest.lake.delta import foreign_operation, metadata_of
+from ingest.lake import histories
+from ingest.lake.delta import committed_at, foreign_operation, metadata_of
 from ingest.lake.mirrors import Mirror
 from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:
     from ingest.lake.lake import Lake
+
+
+Actions = Sequence[dict[str, Any]]
+"""The actions of one commit of a table's log."""
+
+
+class ForeignCommitError(HeldError):
+    """A commit of another writer changed a mirror's rows; ``since`` is when, in UTC without a zone, if it says so."""
+
+    def __init__(self, text: str, command: str, since: dt.datetime | None) -> None:
+        super().__init__(text, command)
+        self.since = since
 
 
 def refuse_past(lake: Lake, mirror: Mirror, version: int, applied: int, last: int) -> None:
@@ -35,7 +50,7 @@ def refuse_past(lake: Lake, mirror: Mirror, version: int, applied: int, last: in
     if ours.get("landed") and ours["batch"] == applied <= last:
         past = lake.landed_by(applied) not in (None, ours["landed"])
     if past:
-        again = command("rebuild", lake.pipeline.file, mirror.name)
+        again = command("rebuild", lake.pipeline.file, histories.mirror_name(mirror))
         raise HeldError(
             f"{mirror.name} has folded a batch {applied} which is not the lake's: the lake was restored from a "
             f"backup without its mirrors. `{again}` folds it from what the lake holds now.",
@@ -43,14 +58,20 @@ def refuse_past(lake: Lake, mirror: Mirror, version: int, applied: int, last: in
         )
 
 
-def last_batch(lake: Tables, mirror: Mirror, version: int) -> dict[str, Any]:
+def last_batch(lake: Tables, mirror: Mirror, version: int, newest: Actions = ()) -> dict[str, Any]:
     """The metadata of our last batch's commit, usually the newest one; empty if the log has none.
 
+    Args:
+        lake: the lake.
+        mirror: the mirror, or the table of its old states.
+        version: its newest version.
+        newest: the actions of that version, if they have been read.
+
     Raises:
-        HeldError: a later commit changed rows and is not ours.
+        ForeignCommitError: a later commit changed rows and is not ours.
     """
     for number in range(version, -1, -1):
-        actions = lake.actions(mirror.path, number)
+        actions = newest if newest and number == version else lake.actions(mirror.path, number)
         if not actions:  # older than the log
             return {}
         metadata = metadata_of(actions)
@@ -60,6 +81,21 @@ def last_batch(lake: Tables, mirror: Mirror, version: int) -> dict[str, Any]:
             return metadata
         _refuse(lake, mirror, number, actions)
     return {}
+
+
+def newest_foreign(
+    lake: Tables, mirror: Mirror, version: int, newest: Actions = ()
+) -> ForeignCommitError | None:
+    """Who else has changed a mirror's rows since our last batch; looked up once for each version. Arguments as of `last_batch`."""
+
+    def look() -> ForeignCommitError | None:
+        try:
+            last_batch(lake, mirror, version, newest)
+        except ForeignCommitError as error:
+            return error
+        return None
+
+    return lake.made_once(f"{mirror.path}/foreign", (version, mirror.generation), look)
 
 
 def refuse_between(lake: Tables, mirror: Mirror, planned: int, committed: int) -> None:
@@ -72,20 +108,21 @@ def refuse_between(lake: Tables, mirror: Mirror, planned: int, committed: int) -
         committed: the version that the batch's commit became.
 
     Raises:
-        HeldError: a foreign commit changed its rows.
+        ForeignCommitError: a foreign commit changed its rows.
     """
     for number in range(planned + 1, committed):
         _refuse(lake, mirror, number, lake.actions(mirror.path, number))
 
 
-def _refuse(lake: Tables, mirror: Mirror, version: int, actions: list[dict[str, Any]]) -> None:
+def _refuse(lake: Tables, mirror: Mirror, version: int, actions: Actions) -> None:
     """Refuse a commit that changed rows and is not ours."""
     what = foreign_operation(actions)
     if not what:
         return
-    typed = command("rebuild", lake.pipeline.file, mirror.name)
-    raise HeldError(
+    typed = command("rebuild", lake.pipeline.file, histories.mirror_name(mirror))
+    raise ForeignCommitError(
         f"version {version} of {mirror.name} was not written by this pipeline ({what}), so what "
         f"it holds is no longer the fold of its changes: `{typed}` makes it so again.",
         typed,
+        committed_at(actions),
     )

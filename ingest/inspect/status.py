@@ -11,9 +11,10 @@ from typing import Any
 
 from ingest.change import TableId
 from ingest.errors import command, counted
-from ingest.gold import approval, completed
+from ingest.gold import approval, completed, foreign_commits
 from ingest.gold import complete_until as completeness
 from ingest.gold.complete_until import Complete
+from ingest.gold.foreign_commits import ForeignCommitError
 from ingest.inspect import problems
 from ingest.inspect.finished import is_finished
 from ingest.inspect.gone_tables import departed
@@ -110,6 +111,8 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
         extent = lake.extent(mirror.path, known_mirrors.writer(lake, mirror))
         if extent.exists:
             rows = lake.count(mirror.path) if extent.rows is None else extent.rows
+            if state_of(run) == OK and not extent.is_ours and not mirror.path.startswith(feeds.FOLDER):
+                run = _as_held(foreign_commits.newest_foreign(lake, mirror, extent.version)) or run
     except Exception as error:  # one damaged table must not hide the state of the others
         said = faults.of_mirror(error, lake, mirror.name, mirror.path)
         is_sound = faults.fault(error) is not None and not faults.damaged(error)  # it only cannot be read now
@@ -131,6 +134,13 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
         "version": extent.version if extent.exists else None,
     }
     return _line(mirror.name, run, entry)
+
+
+def _as_held(foreign: ForeignCommitError | None) -> dict[str, Any] | None:
+    """The last run of a mirror as the next one would end, if others have changed its rows since."""
+    if foreign is None:
+        return None
+    return {"state": "held", "message": str(foreign), "command": foreign.command, "since": foreign.since}
 
 
 def _without_rest(run: dict[str, Any], have: int, file: Path) -> dict[str, Any]:

@@ -7,9 +7,9 @@ millisecond, which matters for 500 mirrors; a library that also writes takes fiv
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import re
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -165,6 +165,7 @@ class Extent(NamedTuple):
     """What a table has to show: all that a list of tables needs to know of each.
 
     ``rows`` and ``marked``, the files with a deletion vector, are None if the log does not say them in few words.
+    ``is_ours`` is true if the newest commit is known to be the writer's; where it is not, the commit has to be read.
     """
 
     version: int  # -1: no table
@@ -172,6 +173,7 @@ class Extent(NamedTuple):
     rows: int | None = None
     size: int | None = None  # bytes of its data files
     marked: int | None = None
+    is_ours: bool = False
 
     @property
     def exists(self) -> bool:
@@ -223,7 +225,9 @@ def extent(folder: str, writer: str) -> Extent:
         last = _State()
         said = last.take(_actions(f"{log}/{needed.newest}"))
         if (holds := said.get(HOLDS)) and writer in last.transactions:
-            return Extent(needed.last, last.transactions, holds["rows"], holds["bytes"], holds["marked"])
+            return Extent(
+                needed.last, last.transactions, holds["rows"], holds["bytes"], holds["marked"], is_ours=True
+            )
     return snapshot(folder).extent
 
 
@@ -237,17 +241,26 @@ def held_after(state: Snapshot, actions: Iterable[Mapping[str, Any]]) -> dict[st
     return {"rows": now.rows, "bytes": now.size, "marked": marked}
 
 
-def is_there(folder: str) -> bool:
-    """True if there is a table, by its log's list and newest commit alone: of many tables, reading all of it takes long.
+class Commit(NamedTuple):
+    """A table's commit; without actions if the log has it only as a checkpoint."""
+
+    version: int
+    actions: list[dict[str, Any]]
+
+
+def newest_commit(folder: str) -> Commit | None:
+    """A table's newest commit, by its log's list and this one file: of many tables, reading all of it takes long; None if there
+    is no table.
 
     Raises:
         UnreadableError: the log lacks a commit, or its newest one is damaged.
     """
     log = f"{folder}/_delta_log"
     needed = _needed(log, None)
-    if needed is not None and needed.newest.endswith(".json"):
-        deque(_actions(f"{log}/{needed.newest}"), maxlen=0)
-    return needed is not None
+    if needed is None:
+        return None
+    is_readable = needed.newest.endswith(".json")
+    return Commit(needed.last, list(_actions(f"{log}/{needed.newest}")) if is_readable else [])
 
 
 class _Needed(NamedTuple):
@@ -387,6 +400,14 @@ def foreign_operation(commit: list[dict[str, Any]]) -> str:
         return ""
     info: dict[str, Any] = next((action["commitInfo"] for action in commit if "commitInfo" in action), {})
     return str(info.get("operation") or "an unknown operation")
+
+
+def committed_at(commit: Iterable[Mapping[str, Any]]) -> dt.datetime | None:
+    """When a commit was made by its writer's clock, in UTC without a zone; None if it does not say."""
+    for action in commit:
+        if moment := action.get("commitInfo", {}).get("timestamp"):
+            return dt.datetime.fromtimestamp(moment / 1000, dt.UTC).replace(tzinfo=None)
+    return None
 
 
 def added(commit: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:

@@ -42,6 +42,11 @@ def is_history(mirror: Mirror) -> bool:
     return mirror.path.startswith(FOLDER)
 
 
+def mirror_name(table: Mirror) -> str:
+    """The name of a mirror, given itself or its history table: commands take that."""
+    return table.name.removesuffix(SUFFIX) if is_history(table) else table.name
+
+
 def path_of(mirror: Mirror) -> str:
     """The path of a mirror's history table."""
     return FOLDER + mirror.path.removeprefix(MIRRORS)

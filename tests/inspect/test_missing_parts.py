@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import deltalake
 import pytest
 
 from ingest import run as runs
@@ -19,7 +20,7 @@ from ingest.gold.rebuild import rebuild
 from ingest.inspect import status
 from ingest.inspect.idle import idle
 from ingest.lake import delta
-from ingest.lake.delta import UnreadableError
+from ingest.lake.delta import NO_TABLE, Commit, Snapshot, UnreadableError
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.tables import LakeReader
 from ingest.result import STAGES, Result
@@ -60,12 +61,17 @@ def test_a_mirror_that_only_spark_can_read_is_not_lost(
 ) -> None:
     """Each quiet tick on a store that only Hadoop reaches would fail, and raise an alarm for each mirror."""
 
-    def refused(_path: str) -> bool:
+    def refused(_path: str) -> Commit:
         raise refusal
 
-    monkeypatch.setattr(completed, "is_there", refused)
+    monkeypatch.setattr(completed, "newest_commit", refused)
     assert [] == completed.lost(shops.lake)
-    monkeypatch.setattr(Lake, "exists", lambda *_: False)
+    looked = Lake.snapshot
+
+    def without_mirrors(lake: Lake, name: str) -> Snapshot:
+        return NO_TABLE if name.startswith("mirrors/") else looked(lake, name)
+
+    monkeypatch.setattr(Lake, "snapshot", without_mirrors)
     assert ["shop_1.item"] == [mirror.name for mirror in completed.lost(shops.lake)]
 
 
@@ -114,6 +120,41 @@ def test_looking_for_mirrors_reads_one_file_of_each(shops: Shops, monkeypatch: p
     monkeypatch.setattr(delta, "_last", {})
     assert [] == completed.lost(shops.lake)
     assert 1 == len([path for path in read if "mirrors/shop_1/item" in path])
+
+
+@pytest.mark.parametrize("table", ["mirrors", "histories"])
+def test_rows_of_another_writer_in_a_quiet_mirror_are_said_at_once(tmp_path: Path, table: str) -> None:
+    """A mirror without changes of its own stayed wrong and was called up to date, by runs, too, until a batch touched it."""
+    quiet = Shops(tmp_path, TableRule(match="shop_1.item", history=True), stages=STAGES)
+    quiet.say(1, "INSERT", 1, "a").say(1, "INSERT", 2, "b").run()
+    folder = quiet.folder / "lake" / table / "shop_1" / "item"
+    assert completed.lost(quiet.lake) == status.status(LakeReader(quiet.pipeline))["causes"] == []
+    deltalake.DeltaTable(folder).delete("id = 1")
+    deltalake.DeltaTable(folder).optimize.compact()
+    typed = f"ingest rebuild {quiet.pipeline.file} shop_1.item"
+    names = ["shop_1.item", "shop_1.item__history"]
+    name, other = names if table == "mirrors" else reversed(names)
+    for _ in range(2):  # before and after a run has said it
+        found = status.status(LakeReader(quiet.pipeline))
+        assert {name: "held", other: "ok"} == {entry["table"]: entry["state"] for entry in found["tables"]}
+        [cause] = found["causes"]
+        assert ("held", name, typed) == (cause["kind"], cause["mirror"], cause["command"])
+        assert cause["since"]
+        quiet.warm = Warm()
+        quiet.run()
+        assert quiet.result is not None
+        [failure] = quiet.result.failures
+        assert failure.startswith(f"{name} held: version ")
+        assert (
+            f"was not written by this pipeline (DELETE), so what it holds is no longer the fold of its changes: `{typed}`"
+            in failure
+        )
+    [rebuilt, *_] = rebuild(quiet.lake, ["shop_1.item"], dry_run=False)
+    assert "rebuilt" == rebuilt.state
+    quiet.warm = Warm()
+    quiet.run()
+    assert [] == quiet.result.failures
+    assert [] == status.status(LakeReader(quiet.pipeline))["causes"]
 
 
 def test_an_alarm_ends_with_the_run_that_finds_its_cause_repaired(shops: Shops) -> None:
