@@ -11,7 +11,10 @@ import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import datetime as dt
 
 _FAULT = "ingest-fault: "  # before the record of a fault, wherever only text passes
 _DECODER = json.JSONDecoder()
@@ -138,14 +141,16 @@ class StoppedError(IngestError):
 class HeldError(IngestError):
     """A mirror, lane or source waits for the operator; the text says what releases it.
 
-    ``command`` is the `ingest` command that does, empty if something else is to be done first.
+    ``command`` is the `ingest` command that does, empty if something else is to be done first; ``since`` is when what is wrong
+    was done, in UTC without a zone, if that is known.
     """
 
     exit_code = 1
 
-    def __init__(self, text: str, command: str = "") -> None:
+    def __init__(self, text: str, command: str = "", since: dt.datetime | None = None) -> None:
         super().__init__(text)
         self.command = command
+        self.since = since
 
 
 class Undecodable(Exception):

@@ -515,10 +515,9 @@ def test_what_is_shown_can_be_typed(
 ) -> None:
     """At three in the morning a command is copied from the screen: one that fails, or loses rows, makes it worse."""
     state = made(spark, tmp_path / "as it was")
-    kinds = {
-        problem["kind"]
-        for problem in json.loads(typed(["status", str(state.file), "-o", "json"])[1])["causes"]
-    }
+    causes = json.loads(typed(["status", str(state.file), "-o", "json"])[1])["causes"]
+    kinds = {problem["kind"] for problem in causes}
+    assert [] == [problem for problem in causes if not problem["since"]], "nobody knows since when"
     assert SHOWN[made.__name__] <= kinds, (kinds, state.said)
     commands = shown(state)
     assert state.verbs <= {shlex.split(line)[1] for line in commands}, (commands, state.said)

@@ -4,13 +4,14 @@ Spark.
 
 from __future__ import annotations
 
+import datetime as dt
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ingest.errors import StoreError, command
 from ingest.gold import foreign_commits
 from ingest.lake import faults, histories, mirrors
-from ingest.lake.delta import Commit, UnreadableError, newest_commit
+from ingest.lake.delta import Commit, UnreadableError, committed_at, metadata_of, newest_commit
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import BRONZE, RUNS
 from ingest.lake.tables import Tables
@@ -125,6 +126,17 @@ def unrecorded(lake: Tables) -> int | None:
     landed = lake.progress("bronze", BRONZE.name)
     [newest] = lake.ask("SELECT max(batch) AS batch FROM {runs}")
     return landed if landed > (newest["batch"] or 0) else None
+
+
+def landed_at(lake: Tables, batch: int) -> dt.datetime | None:
+    """When a batch was landed, by the clock of its writer, in UTC without a zone; None if bronze's log no longer has it."""
+    for version in range(lake.snapshot(BRONZE.name).version, -1, -1):
+        actions = lake.actions(BRONZE.name, version)
+        if not actions:
+            return None
+        if metadata_of(actions).get("batch") == batch:
+            return committed_at(actions)
+    return None
 
 
 def recorded(lake: Tables, path: str) -> int:

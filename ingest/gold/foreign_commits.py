@@ -6,8 +6,6 @@ which makes the newest commit ours again.
 
 from __future__ import annotations
 
-import datetime as dt
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ingest.errors import HeldError, command
@@ -20,16 +18,8 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake
 
 
-Actions = Sequence[dict[str, Any]]
+Actions = list[dict[str, Any]]
 """The actions of one commit of a table's log."""
-
-
-class ForeignCommitError(HeldError):
-    """A commit of another writer changed a mirror's rows; ``since`` is when, in UTC without a zone, if it says so."""
-
-    def __init__(self, text: str, command: str, since: dt.datetime | None) -> None:
-        super().__init__(text, command)
-        self.since = since
 
 
 def refuse_past(lake: Lake, mirror: Mirror, version: int, applied: int, last: int) -> None:
@@ -58,7 +48,7 @@ def refuse_past(lake: Lake, mirror: Mirror, version: int, applied: int, last: in
         )
 
 
-def last_batch(lake: Tables, mirror: Mirror, version: int, newest: Actions = ()) -> dict[str, Any]:
+def last_batch(lake: Tables, mirror: Mirror, version: int, newest: Actions | None = None) -> dict[str, Any]:
     """The metadata of our last batch's commit, usually the newest one; empty if the log has none.
 
     Args:
@@ -68,7 +58,7 @@ def last_batch(lake: Tables, mirror: Mirror, version: int, newest: Actions = ())
         newest: the actions of that version, if they have been read.
 
     Raises:
-        ForeignCommitError: a later commit changed rows and is not ours.
+        HeldError: a later commit changed rows and is not ours.
     """
     for number in range(version, -1, -1):
         actions = newest if newest and number == version else lake.actions(mirror.path, number)
@@ -84,14 +74,14 @@ def last_batch(lake: Tables, mirror: Mirror, version: int, newest: Actions = ())
 
 
 def newest_foreign(
-    lake: Tables, mirror: Mirror, version: int, newest: Actions = ()
-) -> ForeignCommitError | None:
+    lake: Tables, mirror: Mirror, version: int, newest: Actions | None = None
+) -> HeldError | None:
     """Who else has changed a mirror's rows since our last batch; looked up once for each version. Arguments as of `last_batch`."""
 
-    def look() -> ForeignCommitError | None:
+    def look() -> HeldError | None:
         try:
             last_batch(lake, mirror, version, newest)
-        except ForeignCommitError as error:
+        except HeldError as error:
             return error
         return None
 
@@ -108,7 +98,7 @@ def refuse_between(lake: Tables, mirror: Mirror, planned: int, committed: int) -
         committed: the version that the batch's commit became.
 
     Raises:
-        ForeignCommitError: a foreign commit changed its rows.
+        HeldError: a foreign commit changed its rows.
     """
     for number in range(planned + 1, committed):
         _refuse(lake, mirror, number, lake.actions(mirror.path, number))
@@ -120,7 +110,7 @@ def _refuse(lake: Tables, mirror: Mirror, version: int, actions: Actions) -> Non
     if not what:
         return
     typed = command("rebuild", lake.pipeline.file, histories.mirror_name(mirror))
-    raise ForeignCommitError(
+    raise HeldError(
         f"version {version} of {mirror.name} was not written by this pipeline ({what}), so what "
         f"it holds is no longer the fold of its changes: `{typed}` makes it so again.",
         typed,

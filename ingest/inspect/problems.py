@@ -8,12 +8,14 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ingest.catalog import registrations
+from ingest.change import TableId
 from ingest.errors import HeldError, IngestError, command, counted
 from ingest.gold import completed
 from ingest.inspect.due import overdue
@@ -22,7 +24,7 @@ from ingest.inspect.problem_kinds import AGE, ERROR, OK, WARN, state_of, verb_of
 from ingest.inspect.problem_kinds import OF_THE_LAKE as KINDS
 from ingest.lake import barriers, decisions, decoded_with, identity, lock, sealing
 from ingest.lake import mirrors as known_mirrors
-from ingest.lake.books import misdated
+from ingest.lake.books import MISDATED, misdated
 from ingest.lake.decisions import ACKNOWLEDGE, Decision
 from ingest.lake.tables import Tables
 from ingest.quality.catalogue import (
@@ -340,18 +342,20 @@ def of_state(
     try:
         identity.check(lake, identity.Seen())
     except HeldError as error:
-        yield _of_kind("rows_removed", str(error), error.command)
+        yield _of_kind("rows_removed", str(error), error.command, since=error.since)
     except IngestError as error:
-        yield _of_kind("lake", str(error), command("rebuild", file, "--layer", "silver"))
-    if cut := _cut_off(lake):
-        yield _of_kind("interrupted", cut, command("run", file))
+        typed = command("rebuild", file, "--layer", "silver")
+        yield _of_kind("lake", str(error), typed, since=_last_look(lake))
+    yield from _cut_off(lake)
     for row in rows:
         name, state = row["table"], row["state"]
         if state != OK:
             problem = _of_kind(state, row["message"], resolving_command(lake, row), name)
             yield replace(problem, alone=f"{name} is {state}: {row['message']}", since=row.get("since"))
         if wrong := misdated(row["newest commit"]):
-            yield replace(_of_kind("misdated", wrong, mirror=name), alone="")
+            yield replace(
+                _of_kind("misdated", wrong, mirror=name, since=_misdated_since(lake, name)), alone=""
+            )
     for kind, count in rejects.items():
         problem = _of_kind(f"{kind}_rejects", _rejected(kind, count), command("rejects", file))
         yield replace(problem, since=since.get(kind))
@@ -367,7 +371,7 @@ def of_state(
         yield _of_kind("catalog", text, command("catalog", "sync", file), since=attempt.decided_at)
     if days := sealing.lost(lake):
         typed = command("maintain", file, "--drop-key", days[0])
-        yield _of_kind("key_lost", sealing.lost_text(lake, days), typed)
+        yield _of_kind("key_lost", sealing.lost_text(lake, days), typed, since=sealing.lost_since(lake))
     for begun in barriers.unfinished(lake):
         table, typed = begun.value["table"], command("erase", file, "--resume")
         text = (
@@ -377,7 +381,8 @@ def of_state(
         yield _of_kind("erasure", text, typed, table, begun.decided_at)
     newest = lake.decoded()
     if mixed := decoded_with.mixed_masks(lake, newest):
-        yield _of_kind("masks", mixed, command("rebuild", file, "--layer", "silver"))
+        typed = command("rebuild", file, "--layer", "silver")
+        yield _of_kind("masks", mixed, typed, since=decoded_with.edited_at(lake.pipeline))
     for outdated in decoded_with.outdated(lake, newest):
         text, typed = outdated.sentence(lake.pipeline, newest), outdated.command(lake.pipeline, newest)
         yield _of_source(outdated.source, _of_kind("decoded_before", text, typed, since=outdated.since))
@@ -387,14 +392,40 @@ def of_state(
         yield _of_source(late.source, problem)
 
 
-def _cut_off(lake: Tables) -> str:
-    """That a run has recorded nothing: it was killed, or its disk was full; empty while one is at work."""
+def _cut_off(lake: Tables) -> Iterator[Problem]:
+    """That a run has recorded nothing: it was killed, or its disk was full; nothing while one is at work."""
     if not completed.unrecorded(lake) or lock.is_held(lake.pipeline.lake):
-        return ""
+        return
     if not (batch := completed.unrecorded(lake)):  # a run has ended between the two
-        return ""
+        return
     typed = command("run", lake.pipeline.file)
-    return f"a run did not come to its end: batch {batch} has landed, and what became of it is not recorded; `{typed}` goes on"
+    text = f"a run did not come to its end: batch {batch} has landed, and what became of it is not recorded; `{typed}` goes on"
+    yield _of_kind("interrupted", text, typed, since=completed.landed_at(lake, batch))
+
+
+def _last_look(lake: Tables) -> dt.datetime | None:
+    """When the last run that has recorded itself began: it found the lake whole."""
+    with suppress(Exception):  # `runs` may be what is damaged
+        [last] = lake.ask("SELECT max(started_at) AS moment FROM {runs}")
+        return cast("dt.datetime | None", last["moment"])
+    return None
+
+
+def _misdated_since(lake: Tables, mirror: str) -> dt.datetime | None:
+    """When the first run began that has brought a mirror changes of such times."""
+    lanes = lake.ask(
+        f"""SELECT "database", "schema", "table", min(batch) AS batch FROM {{books}}
+        WHERE event_high < TIMESTAMP '{MISDATED}-01-01' AND "table" IS NOT NULL GROUP BY ALL"""
+    )
+    named = [
+        row["batch"]
+        for row in lanes
+        if mirror in map(str, known_mirrors.names(lake.pipeline, TableId.of(row)))
+    ]
+    if not named:
+        return None
+    [first] = lake.ask(f"SELECT min(started_at) AS moment FROM {{runs}} WHERE batch = {min(named)}")
+    return cast("dt.datetime | None", first["moment"])
 
 
 def _of_kind(

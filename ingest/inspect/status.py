@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ingest.change import TableId
-from ingest.errors import command, counted
+from ingest.errors import HeldError, command, counted
 from ingest.gold import approval, completed, foreign_commits
 from ingest.gold import complete_until as completeness
 from ingest.gold.complete_until import Complete
-from ingest.gold.foreign_commits import ForeignCommitError
 from ingest.inspect import problems
 from ingest.inspect.finished import is_finished
 from ingest.inspect.gone_tables import departed
@@ -136,7 +135,7 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
     return _line(mirror.name, run, entry)
 
 
-def _as_held(foreign: ForeignCommitError | None) -> dict[str, Any] | None:
+def _as_held(foreign: HeldError | None) -> dict[str, Any] | None:
     """The last run of a mirror as the next one would end, if others have changed its rows since."""
     if foreign is None:
         return None
@@ -208,7 +207,7 @@ class LakeLook:
     gone: dict[str, str]  # mirrors whose source tables are, with what became of them
     problems: list[Problem]
     done: int  # the batch that all mirrors have folded
-    decoded: int
+    landed: int  # the newest batch
     complete: Complete
     last_run: dict[str, Any] | None
     idle_next: str  # what to type if nothing is wrong
@@ -245,8 +244,8 @@ def look(lake: Tables) -> LakeLook:
     pending = {entry.statement.id: entry.statement.batch for entry in logged if entry.pending}
     if pending:
         began["ddl"] = min(pending.values())
-    decoded = lake.decoded()
-    is_idle = is_finished(lake, lake.progress("bronze", BRONZE.name), ("silver", "gold"))
+    landed = lake.progress("bronze", BRONZE.name)
+    is_idle = is_finished(lake, landed, ("silver", "gold"))
     return LakeLook(
         rows,
         waits,
@@ -254,8 +253,8 @@ def look(lake: Tables) -> LakeLook:
         len(pending),
         gone,
         list(problems.of_state(lake, rows, waiting, len(pending), _started(lake, began), gone)),
-        min(folded.complete, decoded),
-        decoded,
+        min(folded.complete, lake.decoded()),
+        landed,
         completeness.of_all(complete),
         _last_run(lake),
         f"{command('plan', lake.pipeline.file)} (the lake waits for nothing; it says what a run would read)"
@@ -276,8 +275,12 @@ def summary(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
     bad = [row for row in rows if row["state"] != OK]
     waits = min(seen.waits, len(rows) - len(bad))
     headline = (
-        f"{lake.pipeline.name}: {len(rows) - len(bad) - waits} of {counted(len(rows), 'mirror is', 'mirrors are')} up to date with batch {seen.done}"
-        + (f"; decoded is batch {seen.decoded}" if seen.decoded > seen.done else "")
+        f"{lake.pipeline.name}: {len(rows) - len(bad) - waits} of {counted(len(rows), 'mirror is', 'mirrors are')} "
+        + (
+            f"as of batch {seen.done}, and batch {seen.landed} has landed"
+            if seen.landed > seen.done
+            else f"up to date with batch {seen.done}"
+        )
     )
     needing = [problem for problem in listed if not problem.acknowledged]
     if needing:

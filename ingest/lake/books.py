@@ -190,9 +190,12 @@ def load_marks(rows: Iterable[Mapping[str, Any]] | None) -> list[LoadMark]:
     return [LoadMark(**mark) for mark in rows or ()]
 
 
+MISDATED = "1971"  # a time before this year is of another unit
+
+
 def misdated(newest: str | None) -> str:
     """What is wrong with the newest source time of some changes, as ISO text; empty if nothing is, or there is none."""
-    if newest is None or newest >= "1971":
+    if newest is None or newest >= MISDATED:
         return ""
     return (
         f"the newest change is of {newest[:10]}, as if the source sent seconds where its format has milliseconds, or "

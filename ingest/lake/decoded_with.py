@@ -114,7 +114,7 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
             continue
         now = settings_of(lake.pipeline, named[name])
         ends = [(span.first - 1, span.decided_at) for span in spans[1:]] + [
-            (newest, _edited_at(lake.pipeline))
+            (newest, edited_at(lake.pipeline))
         ]
         for (first, then, _), (last, since) in zip(spans, ends, strict=True):
             if _MASKS in then and _MASKS in now:
@@ -132,7 +132,7 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
     return older
 
 
-def _edited_at(pipeline: Pipeline) -> dt.datetime | None:
+def edited_at(pipeline: Pipeline) -> dt.datetime | None:
     """When the pipeline file was written last, at which it may have got its newest settings; in UTC without a zone."""
     try:
         return dt.datetime.fromtimestamp(pipeline.file.stat().st_mtime, dt.UTC).replace(tzinfo=None)

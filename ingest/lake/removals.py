@@ -125,12 +125,14 @@ def _first_batch(lake: Tables, removal: _Removal) -> int:
 
 def _refusal(lake: Tables, removal: _Removal, first: int) -> HeldError:
     name, version, last = removal.table, removal.version, lake.decoded()
+    since = delta.committed_at(lake.actions(name, version))
     back = f"in Spark, RESTORE TABLE delta.{quoted(lake.path(name))} TO VERSION AS OF {version - 1}"
     said = f"version {version} of `{name}` was not written by this pipeline ({removal.operation}) and took rows out of it"
     if name not in _DECODED:
         return HeldError(
             f"{said}, which cannot be made again: {back} brings them back; if their files are gone, restore the "
-            "whole lake folder as of one time from a backup; until then nothing is read."
+            "whole lake folder as of one time from a backup; until then nothing is read.",
+            since=since,
         )
     count = max(1, last - first + 1)
     typed = command("backfill", lake.pipeline.file, "--last", count)
@@ -138,4 +140,5 @@ def _refusal(lake: Tables, removal: _Removal, first: int) -> HeldError:
         f"{said}, from batch {first} on: `{typed}` decodes {counted(count, 'batch', 'batches')} again, or, if bronze "
         f"no longer has their messages: {back} brings the rows back; until then nothing is read.",
         typed,
+        since,
     )

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ingest.config import is_stored
@@ -50,6 +51,7 @@ FOLDER = "_seal"
 _END = ".key.json"
 _PATIENCE = 60.0  # seconds for the command that prints the master key
 _SUBJECT = "bronze"
+_AT_ONCE = 0.1  # seconds between a file and the change of its folder that it is
 _kept: dict[tuple[str, str, frozenset[str]], bytes] = {}  # data keys by folder, file and masters
 
 
@@ -143,6 +145,20 @@ def lost(lake: Tables) -> list[str]:
         f"SELECT DISTINCT day FROM {{bronze.message}} WHERE {_sealed(sealed)} AND NOT {_gone(dropped)} ORDER BY day"
     )
     return [day for row in rows if (day := str(row["day"])) in days]
+
+
+def lost_since(lake: Tables) -> dt.datetime | None:
+    """Since when a key's file is gone: when the folder of keys was changed last, in UTC without a zone; None if keys came after
+    that, or the folder is in a store.
+    """
+    folder = Path(_folder(lake).path)
+    try:
+        changed = folder.stat().st_mtime
+        if any(file.stat().st_mtime > changed - _AT_ONCE for file in folder.iterdir()):
+            return None
+    except OSError:
+        return None
+    return dt.datetime.fromtimestamp(changed, dt.UTC).replace(tzinfo=None)
 
 
 def lost_text(lake: Tables, days: Sequence[str]) -> str:

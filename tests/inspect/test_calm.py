@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import os
 import shlex
 from collections.abc import Callable
@@ -89,6 +90,26 @@ def test_a_table_that_sends_no_more_does_not_grow_old(clock: Clock, tmp_path: Pa
     assert 0 == typed(listed["excluded", "depot.boxes"])[0]
     plant.quiet = {"boxes"}
     assert {"decoded_before"} == ran(plant, 4)
+
+
+def test_times_of_another_unit_are_said_since_the_batch_that_brought_them(
+    clock: Clock, tmp_path: Path
+) -> None:
+    """Who looks at a lag of half a century wants to know which release of the source began it."""
+    plant = Plant("dts-canal", tmp_path / "p", clock)
+    plant.begin()
+    plant.tables |= {"bins": {}}
+    plant.ordinary(0)
+    for message in plant.taken():
+        told = json.loads(message.value or b"")
+        plant.land(json.dumps(told | {"es": told["es"] // 1000}).encode())  # seconds
+    began = clock.now()
+    code, out = typed(f"ingest run {shlex.quote(str(plant.file))}")
+    assert code in (0, 1), out
+    clock.next_day()
+    typed(f"ingest run {shlex.quote(str(plant.file))}")
+    [problem] = [one for one in plant.problems() if one["kind"] == "misdated"]
+    assert f"{began:%Y-%m-%dT%H:%M}" == problem["since"][:16]
 
 
 def test_a_reject_says_how_it_is_closed(clock: Clock, tmp_path: Path) -> None:

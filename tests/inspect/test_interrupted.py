@@ -55,6 +55,7 @@ def test_a_full_disk_is_said_until_the_next_run(
     assert (1, True) == (code, "the disk is full" in said)
     [problem] = plant.problems()
     assert ("interrupted", "error", run) == (problem["kind"], problem["severity"], problem["command"])
+    assert problem["since"]
     code, said = typed(problem["command"])
     assert 0 == code, said
     assert ([], set()) == (plant.problems(), plant.differences())
@@ -118,7 +119,10 @@ def test_the_next_run_ends_it(
     plant.ordinary(1)
     plant.deliver()
     ends(plant, run, monkeypatch)
-    assert [run] == [one["command"] for one in plant.problems() if one["kind"] == "interrupted"]
+    assert [run] == [
+        one["command"] for one in plant.problems() if one["kind"] == "interrupted" and one["since"]
+    ]
+    assert " as of batch 1, and batch 2 has landed;" in plant.status()["headline"]
     code, said = typed(f"{run} --output json")
     assert (True, 2) == (code in (0, 1), json.loads(said)["batch"])
     assert "interrupted" not in {one["kind"] for one in plant.problems()}

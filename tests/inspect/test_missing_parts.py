@@ -246,3 +246,5 @@ def test_silver_that_is_gone_is_a_problem(shops: Shops) -> None:
     [problem] = [one for one in found["causes"] if one["kind"] == "lake"]
     assert "is incomplete" in problem["text"]
     assert f"ingest rebuild {shops.pipeline.file} --layer silver" == problem["command"]
+    [last] = shops.lake.ask("SELECT max(started_at) AS moment FROM {runs}")
+    assert f"{last['moment']:%Y-%m-%dT%H:%M:%SZ}" == problem["since"], "it was whole when the last run began"

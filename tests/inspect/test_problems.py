@@ -177,7 +177,7 @@ def test_the_next_command_is_a_run_only_if_the_lake_waits_for_one(
     made.take([change("INSERT", "bins", 2, {"id": "2", "word": "y"})])
     said = status.status(made.reader)
     assert f"ingest run {made.file}" == said["next"]
-    assert "depot: 1 of 1 mirror is up to date with batch 1; decoded is batch 2." == said["headline"]
+    assert "depot: 1 of 1 mirror is as of batch 1, and batch 2 has landed." == said["headline"]
 
 
 def test_a_mirror_that_lags_is_not_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

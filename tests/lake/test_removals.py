@@ -64,7 +64,9 @@ def commit(shops: Shops, marks: dict[str, object]) -> None:
 
 def listed(shops: Shops) -> list[Problem]:
     """What `status` says of the lake itself."""
-    return [problem for problem in status.problems_of(shops.lake) if problem.kind == "rows_removed"]
+    problems = [problem for problem in status.problems_of(shops.lake) if problem.kind == "rows_removed"]
+    assert all(problem.since for problem in problems), "the time of the commit"
+    return problems
 
 
 @pytest.mark.parametrize(

@@ -163,6 +163,7 @@ def test_a_lost_key_of_the_day_is_never_replaced_in_silence(tmp_path: Path, cloc
         with pytest.raises(SealError, match=said):
             depot.decode()
         [problem] = problems(depot)
+        assert sealing.lost_since(depot.lake()), "the folder was changed then"
         assert "ingest maintain" in problem
         assert "--drop-key 2026-03-15" in problem
 
