@@ -62,6 +62,7 @@ class _Settled(NamedTuple):
     row: Any
     transaction: str | None
     said: Hashable
+    place: Order | None  # of an insert that names its old key, before whose delete it has come
 
 
 @dataclass(slots=True)
@@ -115,8 +116,8 @@ class Crossings:
             return Departure(None)
         transaction = transaction_of(change)
         has_left = settled is not None and settled.transaction == transaction
-        # an insert that names its old key follows the delete; the same message may come again
-        if settled is not None and has_left and (change.op is Op.INSERT or settled.said == _said(event)):
+        # an insert that names its old key follows the delete, or comes before it; the same message may come again
+        if settled is not None and has_left and _is_settled(event, settled):
             return Departure(settled.row, stays=True)
         if owed is None or owed.transaction != transaction:
             return Departure(present)
@@ -139,7 +140,8 @@ class Crossings:
             if self._begun.pop(key) == transaction and (transaction or not _describes(event.change, present)):
                 self.doubted.add(key)
         if taken.stays:
-            self._settled[key] = _Settled(taken.takes, transaction_of(event.change), _said(event))
+            place = event.order if event.change.op is Op.INSERT else None
+            self._settled[key] = _Settled(taken.takes, transaction_of(event.change), _said(event), place)
         else:
             self._settled.pop(key, None)
         self._owed.pop(key, None)
@@ -161,6 +163,14 @@ def _comes_again(event: PlacedChange, present: PresentRow, values: Image) -> boo
     if present.arrived != transaction_of(event.change) or present.values != values:
         return False
     return not order.sequence or place is None or place[:4] == order[:4]
+
+
+def _is_settled(event: PlacedChange, settled: _Settled) -> bool:
+    """True if a departure is one that was settled before: both halves of a move have one position, and come in any order."""
+    if event.change.op is Op.INSERT or settled.said == _said(event):
+        return True
+    place = settled.place
+    return place is not None and bool(place.sequence) and place[:4] == event.order[:4]
 
 
 def _said(event: PlacedChange) -> Hashable:
