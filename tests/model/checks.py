@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
@@ -15,6 +15,7 @@ from ingest import formats, types
 from ingest.change import Message, Op, TableId
 from ingest.config.model import TableRule
 from ingest.values import instant_micros
+from tests.formats.one_history.history import Column
 from tests.formats.one_history.test_one_history import DIALECTS, LOSSES, NONE, Loss
 from tests.formats.one_history.writing import Dialect
 from tests.model import histories, plain, values
@@ -73,6 +74,13 @@ class Capture:
         written = tuple(name for name in WRITTEN if name not in UNWRITTEN.get(self.name, ()))
         types = {} if wide else {"types": written, "keys": ("int", "bigint", "varchar(20)")}
         return Life(known, reloads=reloads, fixed={} if self.typed else FIXED, **{**types, **parts})
+
+    def histories(self, numbers: Iterable[int], life: Life, seed: str) -> list[History]:
+        """The histories of some numbers, as far as the dialect tells of them."""
+        made = [history(number, life, seed) for number in numbers]
+        for one in made:
+            one.view = self.loss.view
+        return made
 
     def rules(self, made: Iterable[History]) -> list[TableRule]:
         """What the pipeline file says of the tables of histories."""
@@ -181,7 +189,7 @@ def checked(
 ) -> list[Wrong]:
     """Make, write, deliver and fold histories, all in the same few batches; those that end silently wrong."""
     dialect = capture.dialect
-    made = [history(number, life, seed) for number in numbers]
+    made = capture.histories(numbers, life, seed)
     batches: list[list[Message]] = [[] for _ in range(BATCHES)]
     for one in made:
         written = dialect.write(one)  # type: ignore[arg-type]
@@ -190,7 +198,7 @@ def checked(
     pipeline = plain.pipeline_of(dialect, capture.rules(made))
     rows: dict[str, list[dict[str, Any]]] = {}
     for row in plain.silver(pipeline, batches):
-        rows.setdefault(row["database"], []).append(row)
+        rows.setdefault(row["topic"], []).append(row)
     found = []
     for one in made:
         wrong = differences(one, plain.mirrors(pipeline, rows.get(f"h{one.number}", ())))
@@ -228,17 +236,17 @@ def differences(made: History, found: Mapping[TableId, plain.Mirror]) -> list[st
     """What is silently wrong in the mirrors of the tables that are there."""
     wrong: list[str] = []
     for table in made.source.known():
-        mirror = found.get(TableId(table.database, None, table.name), plain.Mirror())
+        mirror = found.get(made.table_id(table), plain.Mirror())
         if not mirror.loud:
-            wrong += [f"{table.name}: {one}" for one in compared(table, mirror)]
+            wrong += [f"{table.name}: {one}" for one in compared(table, mirror, made.view)]
             wrong += [f"{table.name}: a false alarm of key {key}" for key in mirror.twice]
             broken = [link for link in mirror.links if link.is_broken and not made.lost]
             wrong += [f"{table.name}: a false alarm of {link}" for link in broken]
     return wrong
 
 
-def compared(table: Table, mirror: plain.Mirror) -> list[str]:
-    """What differs between a table and its mirror."""
+def compared(table: Table, mirror: plain.Mirror, view: Callable[[Column, str], str | None]) -> list[str]:
+    """What differs between a table and its mirror; ``view`` is what the dialect leaves of a value."""
     if not mirror.rows and not table.rows:
         return []
     names = table.key or mirror.keys  # a dropped key distinguishes the rows until another row comes
@@ -253,6 +261,7 @@ def compared(table: Table, mirror: plain.Mirror) -> list[str]:
     for key in wanted.keys() & actual.keys():
         for column in table.columns:
             truth, value = wanted[key][column.name], actual[key].get(column.name)
+            truth = None if truth is None else view(table.shape[column.name], truth)
             if typed(column.type.logical, truth) != typed(column.type.logical, value):
                 wrong.append(f"row {key}, {column.name}: {truth!r} became {value!r}")
     return wrong
@@ -286,6 +295,8 @@ def typed(logical: str, text: str | None) -> object:
     pattern = types.PATTERNS.get(types.family(logical) or "")
     if pattern and not re.fullmatch(pattern, text):
         return ("not canonical", text)
+    if text in ("NaN", "Infinity", "-Infinity"):
+        return text
     base = types.base(logical)
     if base == "boolean":
         return {"true": True, "1": True, "false": False, "0": False}.get(text, text)

@@ -11,6 +11,7 @@ from tests.model.values import (
     CLOCKS,
     INTEGERS,
     WIDE,
+    OwnType,
     RefusedError,
     Type,
     bounds,
@@ -30,6 +31,8 @@ def convert(text: str | None, old: Type, new: Type, *, strict: bool = True) -> s
     """
     if text is None or old.declared == new.declared:
         return text
+    if isinstance(old, OwnType):
+        return old.converted(text, new)
     found = _CONVERT.get(_family(new))
     if found is None:
         raise RefusedError(f"no conversion into {new.declared} is modelled")

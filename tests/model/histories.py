@@ -49,22 +49,29 @@ SURE = {
 
 
 def history(number: int, life: Life, seed: str = "") -> History:
-    """The history of a number."""
-    return _Writer(number, life, Random(f"{seed}{number}")).write()
+    """The history of a number, of the database that the life is one of."""
+    return (life.writer or Writer)(number, life, Random(f"{seed}{number}")).write()
 
 
-class _Writer(Rows):
+class Writer(Rows):
+    """Draws one history, as MySQL would have it."""
+
+    WIDER = WIDER
+
     def __init__(self, number: int, life: Life, random: Random) -> None:
         self.random, self.life, self.number = random, life, number
-        self.source = Source(
-            life.lower,
-            1_712_345_678_000 + number % 1000 * 100_000,
-            hurried=life.hurried,
-            strict=number % 3 != 2,
-        )
+        self.source = self.new_source()
         self.history = History(number, self.source)
         self.database = f"h{number}"
-        self.step = 0
+
+    def new_source(self) -> Source:
+        """A server; one in three is not strict."""
+        return Source(
+            self.life.lower,
+            1_712_345_678_000 + self.number % 1000 * 100_000,
+            hurried=self.life.hurried,
+            strict=self.number % 3 != 2,
+        )
 
     def write(self) -> History:
         for table in TABLES[: self.random.choice((1, 1, 2))]:
@@ -79,7 +86,7 @@ class _Writer(Rows):
         """One step; one that the source refuses did not happen."""
         self.source.tick(self.random.choice((0, 0, 3, 250, 1000, 61_000)))
         with contextlib.suppress(RefusedError):
-            STEPS[step](self)
+            getattr(self, step)()
 
     def begin(self, name: str) -> None:
         """A table from before the capture, sent as a full load, or one that is created under its eyes."""
@@ -185,7 +192,7 @@ class _Writer(Rows):
         """A MODIFY after which every value is what it was."""
         table = self.some_table()
         column = self.some_column(table)
-        wider = [one for one in WIDER.get(column.type.declared, ()) if one in self.life.types]
+        wider = [one for one in self.WIDER.get(column.type.declared, ()) if one in self.life.types]
         if not wider:
             raise RefusedError("nothing is wider")
         self.alter(table, [self.modified(column, self.type_of(wider))])
@@ -207,7 +214,7 @@ class _Writer(Rows):
         """ALTER COLUMN ... SET DEFAULT: rows that are there keep what they have."""
         table = self.some_table()
         column = self.some_column(table)
-        if column.type.name in ("text", "json", "timestamp"):
+        if not column.type.has_default:
             raise RefusedError("no literal default")
         text = values.value(column.type, self.random)
         default = Default(literal(column.type, text), text)
@@ -372,24 +379,8 @@ def _moves(event: Event) -> bool:
     return bool(before and after and any(before[name] != after[name] for name in event.keys))
 
 
-STEPS: dict[str, Callable[[_Writer], None]] = {
-    name: getattr(_Writer, name)
-    for name in (
-        *("insert", "update", "delete", "move", "truncate", "add_column", "add_unread", "drop_column"),
-        *(
-            "rename_column",
-            "change_case",
-            "swap_names",
-            "modify",
-            "widen",
-            "set_default",
-            "several",
-            "key_grows",
-        ),
-        *("key_leaves", "key_renamed", "key_widened", "rotate", "rename_table", "swap_tables", "recreate"),
-        *("drop_database", "nothing", "online_change", "reload"),
-    )
-}
+STEPS = tuple(SURE)
+"""All that is drawn of MySQL."""
 TYPING = {"modify", "widen", "key_widened"}
 KEYING = {"key_grows", "key_leaves", "key_renamed", "rotate", "rename_table", "swap_tables", "online_change"}
 STATEMENTS = set(STEPS) - {"insert", "update", "delete", "move", "reload"}

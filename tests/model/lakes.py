@@ -32,7 +32,6 @@ from tests.model.checks import (
     differences,
     policy_of,
 )
-from tests.model.histories import history
 from tests.model.plain import Mirror
 from tests.model.rows import History
 
@@ -68,7 +67,7 @@ def feeds(
     found = [Feed(one) for one in captures if in_lines(one)]
     for number in numbers:
         feed = found[number % len(found)]
-        made = history(number, feed.capture.life(steps), seed)
+        [made] = feed.capture.histories([number], feed.capture.life(steps), seed)
         feed.made.append(made)
         messages = feed.capture.dialect.write(made)  # type: ignore[arg-type]
         ordered = feed.capture.name in BY_SECOND
@@ -161,7 +160,7 @@ def alarmed(lake: Lake, feeds: Sequence[Feed], loud: Mapping[str, set[str]]) -> 
     known, found = mirrors.known(lake), list[Wrong]()
     for feed in feeds:
         for made in feed.made:
-            names = {str(TableId(table.database, None, table.name)) for table in made.source.known()}
+            names = {str(made.table_id(table)) for table in made.source.known()}
             alarms = [text for name in sorted(names) for text in complaints.get(name, [])]
             if alarms and not names & loud.keys() and not differences(made, _mirrors(lake, known, made, {})):
                 found.append(Wrong(made.number, feed.capture.name, alarms, binlog(made)))
@@ -180,7 +179,7 @@ def _surplus(made: History, found: Mapping[TableId, Mirror]) -> list[str]:
                 lost.clear()
             elif event.table == table.name:
                 lost |= event.shape.keys()
-        mirror = found[TableId(table.database, None, table.name)]
+        mirror = found[made.table_id(table)]
         if not mirror.loud:
             names = (mirror.columns & lost) - table.shape.keys() - {*mirror.keys}
             wrong += [f"{table.name}: column {name} should not be" for name in sorted(names)]
@@ -192,7 +191,7 @@ def _mirrors(
 ) -> dict[TableId, Mirror]:
     found = {}
     for table in made.source.known():
-        name = TableId(table.database, None, table.name)
+        name = made.table_id(table)
         mirror = found[name] = Mirror(loud=set(loud.get(str(name), ())))
         if not mirror.loud and lake.exists(path := mirror_path(name)):
             mirror.keys, columns = known[path].keys, known[path].columns

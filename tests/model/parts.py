@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 from tests.model import values
 from tests.model.conversions import convert
@@ -63,6 +64,7 @@ class Life:
         keys: what key columns are declared as.
         reloads: how a table is loaded again: ``rows``, or before them ``drop`` and ``truncate``.
         fixed: names whose columns are always declared alike, as a pipeline file declares them.
+        writer: what draws the history; None for MySQL's.
     """
 
     steps: dict[str, int]
@@ -75,6 +77,7 @@ class Life:
     keys: tuple[str, ...] = KEYS
     reloads: tuple[str, ...] = ()
     fixed: Mapping[str, str] = field(default_factory=dict)
+    writer: Callable[..., Any] | None = None
 
 
 class Parts:
@@ -85,14 +88,18 @@ class Parts:
     source: Source
     database: str
 
+    def read_type(self, declared: str) -> values.Type:
+        """A declared type of the database."""
+        return values.read(declared)
+
     def type_of(self, declared: Iterable[str]) -> values.Type:
-        return values.read(self.random.choice(tuple(declared)))
+        return self.read_type(self.random.choice(tuple(declared)))
 
     def key_type(self, name: str) -> values.Type:
-        return values.read(self.life.fixed[name]) if self.life.fixed else self.type_of(self.life.keys)
+        return self.read_type(self.life.fixed[name]) if self.life.fixed else self.type_of(self.life.keys)
 
     def column(self, name: str, *, added: bool = False) -> Column:
-        kind = values.read(self.life.fixed[name]) if self.life.fixed else self.type_of(self.life.types)
+        kind = self.read_type(self.life.fixed[name]) if self.life.fixed else self.type_of(self.life.types)
         column = Column(name, kind, nullable=self.random.random() < 0.7)
         return replace(column, default=self.default(column, added=added))
 
@@ -103,7 +110,7 @@ class Parts:
             return Default("NULL", None)
         if column.type.name == "timestamp" and not column.nullable:
             return None if added else self.now(column)
-        if sort == "literal" and column.type.name not in ("text", "json", "timestamp"):
+        if sort == "literal" and column.type.has_default:
             text = values.value(column.type, self.random)
             return Default(literal(column.type, text), text)
         return None

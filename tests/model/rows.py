@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ingest.change import Image
+from ingest.change import Image, TableId
+from tests.formats.one_history.history import Column as Shape
 from tests.formats.one_history.history import Event
 from tests.model import values
 from tests.model.conversions import convert
@@ -18,7 +20,8 @@ from tests.model.values import RefusedError
 class History:
     """A history: the binlog, the tables that it leaves, and what no message shows of them.
 
-    Only where ``doubts`` notes that may a mirror differ, and then it must say so.
+    Only where ``doubts`` notes that may a mirror differ, and then it must say so. ``view`` is what a dialect leaves of a
+    value.
     """
 
     number: int
@@ -27,6 +30,13 @@ class History:
     doubts: dict[Name, set[str]] = field(default_factory=dict)
     keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
+    view: Callable[[Shape, str], str | None] = lambda _column, text: text
+
+    def table_id(self, table: Table) -> TableId:
+        """A table's name as messages have it."""
+        if self.source.within is None:
+            return TableId(table.database, None, table.name)
+        return TableId(self.source.within, table.database, table.name)
 
     @property
     def events(self) -> list[Event]:
@@ -53,11 +63,15 @@ class Rows(Parts):
         columns = [*key, *(self.column(one) for one in names)]
         keys = tuple(one.name for one in key)
         definitions = [self.definition(one) for one in columns]
-        definitions.append(f"PRIMARY KEY ({', '.join(self.quoted(one) for one in keys)})")
+        definitions.append(self.key_clause(keys))
         sql = f"CREATE TABLE {self.named(name)} ({', '.join(definitions)})"
         self.source.create((self.database, name), columns, keys, self.dressed(sql))
         self.history.keys[name] = keys
         return self.source.table((self.database, name))
+
+    def key_clause(self, keys: tuple[str, ...]) -> str:
+        """PRIMARY KEY, as CREATE TABLE writes it."""
+        return f"PRIMARY KEY ({', '.join(self.quoted(one) for one in keys)})"
 
     def some_table(self) -> Table:
         tables = [one for one in self.source.known() if not one.name.startswith("_")]

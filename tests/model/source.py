@@ -22,6 +22,7 @@ class Source:
 
     Args:
         lower: True for lower_case_table_names=1: names are stored in lower case and compared without case.
+        within: the database, where the model's databases are its schemas.
         strict: False if sessions cut and clip what does not fit a column's new type.
 
     ``by_server`` is True once a NULL has come into a column that is NOT NULL and has a default: a server that copies the
@@ -38,6 +39,8 @@ class Source:
     hurried: bool = False
     strict: bool = True
     by_server: bool = False
+    transaction: int = 0
+    within: str | None = None
 
     # --- names and clock ---
 
@@ -77,34 +80,33 @@ class Source:
         table.check(staged)
         table.rows = staged
         self.counter += 1
+        self.transaction += 1
         for number in numbers:
             self._row(kind, table, None, table.rows[number])
-        listed = ", ".join(f"({', '.join(_literals(table, row))})" for row in rows)
-        names = ", ".join(f"`{one.name}`" for one in table.columns)
-        self._ran(f"INSERT INTO `{table.database}`.`{table.name}` ({names}) VALUES {listed}")
+        self._ran(self.inserting(table, rows))
 
-    def update(self, table: Table, changed: Mapping[int, Image]) -> None:
-        """Rows of one UPDATE, each to its new image."""
+    def update(self, table: Table, changed: Mapping[int, Image], sql: str = "") -> None:
+        """Rows of one UPDATE, each to its new image; ``sql`` if one statement changes them all."""
         staged = {**table.rows, **changed}
         table.check(staged)
+        self.transaction += 1
         changed = {number: row for number, row in changed.items() if row != table.rows[number]}
         before = {number: table.rows[number] for number in changed}
         table.rows = staged
         for number, row in changed.items():
             self._row("update", table, before[number], row)
-            changes = ", ".join(
-                f"`{name}` = {literal(table.column(name).type, value)}" for name, value in row.items()
-            )
-            self._ran(
-                f"UPDATE `{table.database}`.`{table.name}` SET {changes} WHERE {_where(table, before[number])}"
-            )
+            if not sql:
+                self._ran(self.updating(table, before[number], row))
+        if sql:
+            self._ran(sql)
 
     def delete(self, table: Table, numbers: Sequence[int]) -> None:
         """Rows of one DELETE."""
+        self.transaction += 1
         for number in numbers:
             row = table.rows.pop(number)
             self._row("delete", table, row, None)
-            self._ran(f"DELETE FROM `{table.database}`.`{table.name}` WHERE {_where(table, row)} LIMIT 1")
+            self._ran(self.deleting(table, row))
 
     def read(self, table: Table, *, again: bool = False) -> None:
         """Rows of a full load: no statement, and not in the binlog."""
@@ -124,9 +126,44 @@ class Source:
             Event(
                 len(self.events) + 1, self.time, self.counter, kind,
                 None if before is None else dict(before), None if after is None else dict(after),
-                tuple(shape), None, shape, table.key, table.database, table.name, again,
+                tuple(shape), None, shape, table.key, table.database, table.name, again, self.transaction, table.identity,
+                self.within,
             )
         )  # fmt: skip
+
+    # --- statements on rows, in SQL ---
+
+    def inserting(self, table: Table, rows: Sequence[Image]) -> str:
+        """INSERT of some rows."""
+        listed = ", ".join(f"({', '.join(_literals(table, row))})" for row in rows)
+        names = ", ".join(self.quoted(one.name) for one in table.columns)
+        return f"INSERT INTO {self.full_name(table)} ({names}) VALUES {listed}"
+
+    def updating(self, table: Table, before: Image, row: Image) -> str:
+        """UPDATE of one row."""
+        changes = ", ".join(
+            f"{self.quoted(name)} = {literal(table.column(name).type, value)}" for name, value in row.items()
+        )
+        return f"UPDATE {self.full_name(table)} SET {changes} WHERE {self.condition(table, before)}"
+
+    def deleting(self, table: Table, row: Image) -> str:
+        """DELETE of one row."""
+        return f"DELETE FROM {self.full_name(table)} WHERE {self.condition(table, row)} LIMIT 1"
+
+    def condition(self, table: Table, row: Image) -> str:
+        """What chooses one row: its key, or all of it."""
+        names = table.key or tuple(one.name for one in table.columns)
+        return " AND ".join(
+            f"{self.quoted(name)} <=> {literal(table.column(name).type, row[name])}" for name in names
+        )
+
+    def full_name(self, table: Table) -> str:
+        """A table's name with its database's."""
+        return f"{self.quoted(table.database)}.{self.quoted(table.name)}"
+
+    def quoted(self, name: str) -> str:
+        """A name in SQL."""
+        return f"`{name}`"
 
     # --- statements ---
 
@@ -195,6 +232,7 @@ class Source:
 
     def truncate(self, name: Name, sql: str) -> None:
         """TRUNCATE TABLE."""
+        self.transaction += 1
         self.table(name).rows.clear()
         self._statement("truncate", sql, name, name)
 
@@ -218,7 +256,7 @@ class Source:
         self.events.append(
             Event(
                 len(self.events) + 1, self.time, self.counter, kind, None, None, tuple(shape), sql, shape, key,
-                named[0], named[1] or None,
+                named[0], named[1] or None, transaction=self.transaction, within=self.within,
             )
         )  # fmt: skip
         self._ran(sql)
@@ -234,8 +272,3 @@ class Source:
 
 def _literals(table: Table, row: Image) -> list[str]:
     return [literal(one.type, row[one.name]) for one in table.columns]
-
-
-def _where(table: Table, row: Image) -> str:
-    names = table.key or tuple(one.name for one in table.columns)
-    return " AND ".join(f"`{name}` <=> {literal(table.column(name).type, row[name])}" for name in names)

@@ -33,6 +33,12 @@ class Column:
     nullable: bool = True
     default: Default | None = None
 
+    def shape(self) -> Shape:
+        """What writers of messages know of it."""
+        known = self.default is not None and self.default.known
+        default = self.default.value if self.default is not None and known else None
+        return Shape(self.type.logical, self.type.declared, self.nullable, default)
+
     def filler(self) -> str | None:
         """What rows that are already there get when the column is added."""
         if self.default is not None:
@@ -65,17 +71,24 @@ class Clause:
 
 @dataclass(slots=True)
 class Table:
-    """One table: columns, key and rows, these by a number of their own."""
+    """One table: columns, key and rows, these by a number of their own.
+
+    ``identity`` is what its log tells of rows before a change (full, or default: the key); ``deferrable`` if rows may have one
+    key within a statement, ``constraint`` the key's name.
+    """
 
     database: str
     name: str
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     rows: dict[int, Image] = field(default_factory=dict)
+    identity: str = "full"
+    deferrable: bool = False
+    constraint: str = ""
     shape: dict[str, Shape] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.shape = {one.name: Shape(one.type.logical, one.type.declared) for one in self.columns}
+        self.shape = {one.name: one.shape() for one in self.columns}
 
     def column(self, name: str) -> Column:
         """A column by its name in any letter case."""
@@ -114,7 +127,7 @@ class Table:
         key = tuple(next(one.name for _, one in columns if one.name.lower() == name.lower()) for name in key)
         columns = [(old, replace(one, nullable=one.nullable and one.name not in key)) for old, one in columns]
         rows = {number: _converted(self, row, columns, strict=strict) for number, row in self.rows.items()}
-        found = Table(self.database, self.name, tuple(one for _, one in columns), key, rows)
+        found = replace(self, columns=tuple(one for _, one in columns), key=key, rows=rows)
         found.check(found.rows)
         return found
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import re
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Context, Decimal
@@ -49,6 +50,29 @@ class Type:
         """Fraction digits of a time, or characters of a text."""
         return self.numbers[0] if self.numbers else 0
 
+    @property
+    def has_default(self) -> bool:
+        """True if a column of the type takes a literal DEFAULT whose value does not depend on the session."""
+        return self.name not in ("text", "json", "timestamp")
+
+
+class OwnType(Type):
+    """A type of a server other than MySQL, which knows its values itself."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def draw(self, random: Random) -> str:
+        """A random value."""
+
+    @abstractmethod
+    def written(self, text: str) -> str:
+        """A value in SQL."""
+
+    @abstractmethod
+    def converted(self, text: str, new: Type) -> str:
+        """What a value becomes as one of another type."""
+
 
 @cache
 def read(declared: str) -> Type:
@@ -71,6 +95,8 @@ TEXTS = ("", "plain", "null", "1.10", "7", "ä北🚚", 'quo"te', "it's", "back\
 
 def value(kind: Type, random: Random) -> str:
     """A random value of a type."""
+    if isinstance(kind, OwnType):
+        return kind.draw(random)
     return _VALUES[kind.name](kind, random)
 
 
@@ -160,6 +186,8 @@ def literal(kind: Type, text: str | None) -> str:
     """A value in SQL, for a session whose zone is the server's."""
     if text is None:
         return "NULL"
+    if isinstance(kind, OwnType):
+        return kind.written(text)
     if kind.name in (*INTEGERS, "bit", "year", "decimal"):
         return text
     if kind.name in ("float", "double"):
@@ -186,6 +214,8 @@ def instant(text: str) -> str:
 
 def zero(kind: Type) -> str | None:
     """What a NOT NULL column without a default gives the rows that are there already; None if it is refused."""
+    if isinstance(kind, OwnType):
+        return None
     if kind.name in (*INTEGERS, "bit"):
         return "0"
     if kind.name == "decimal":

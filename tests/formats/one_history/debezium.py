@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from types import MappingProxyType
@@ -45,13 +46,26 @@ def events(history: History) -> Iterator[tuple[Event, Image | None]]:
             yield event._replace(kind="insert", before=None), key(event, event.before)
 
 
+def told(event: Event) -> Event:
+    """An event as the log tells it: by default of a row before no more than its key, and that only where it goes."""
+    if event.identity == "full" or event.before is None:
+        return event
+    if event.kind == "update":
+        return event._replace(before=None)
+    return event._replace(
+        before={name: event.before.get(name) if name in event.keys else None for name in event.columns}
+    )
+
+
 def key(event: Event, row: Image | None) -> Image:
     """The key columns of a row."""
     return {name: (row or {})[name] for name in event.keys}
 
 
 def source(event: Event) -> dict[str, Any]:
-    """The position of MySQL's connector."""
+    """The position of the database's connector: where the database has schemas, it is PostgreSQL's."""
+    if event.within is not None:
+        return _postgres(event)
     return {
         "version": "2.7.0.Final",
         "connector": "mysql",
@@ -66,6 +80,24 @@ def source(event: Event) -> dict[str, Any]:
     }
 
 
+def _postgres(event: Event) -> dict[str, Any]:
+    """The log's place; rows of the first snapshot have that of its begin."""
+    lsn = 90_000 if event.kind == "read" else 100_000 + event.number * 56
+    return {
+        "version": "2.7.0.Final",
+        "connector": "postgresql",
+        "name": "capture",
+        "ts_ms": event.time,
+        "snapshot": "true" if event.kind == "read" else "false",
+        "db": event.within,
+        "sequence": json.dumps([str(lsn - 8), str(lsn)]),
+        "schema": event.database,
+        "table": event.table,
+        "txId": 700 + event.transaction,
+        "lsn": lsn,
+    }
+
+
 # --- values -------------------------------------------------------------------------------------
 
 
@@ -74,17 +106,48 @@ def connect(column: Column, text: str) -> Any:
     value = avro(column, text)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    return bare(text) if isinstance(value, float) else value
+    if isinstance(value, dict):
+        return value | {"value": base64.b64encode(value["value"]).decode()}
+    if isinstance(value, float):
+        return bare(text) if math.isfinite(value) else text
+    return value
 
 
 def avro(column: Column, text: str) -> Any:
     """The same as Avro's types: precise numbers as unscaled bytes, times as counts."""
     logical = column.logical
+    if column.declared.endswith("[]"):
+        return array(column, text)
+    if logical == "decimal":
+        if text == "NaN":
+            return None
+        return {"scale": len(text.partition(".")[2]), "value": unscaled(text)}
+    if column.declared == "boolean":
+        return text == "true"
+    if column.declared == "interval":
+        return INTERVALS[text]
     if logical.startswith("decimal") or logical == "uint64":
         return unscaled(text)
-    if logical in ("int64", "int32"):
+    if logical in ("int64", "int32", "int16"):
         return int(text)
     return _CONNECT.get(logical, str)(text)
+
+
+def array(column: Column, text: str) -> list[Any]:
+    """An array of PostgreSQL as a list: without quotes but for whole elements, and NULL."""
+    items = [item.strip('"') for item in text[1:-1].split(",") if item]
+    return [
+        None if item == "NULL" else int(item) if column.declared == "integer[]" else item for item in items
+    ]
+
+
+INTERVALS = {
+    "01:30:00": "P0Y0M0DT1H30M0S",
+    "1 day 02:00:00": "P0Y0M1DT2H0M0S",
+    "3 mons": "P0Y3M0DT0H0M0S",
+    "-00:00:05": "P0Y0M0DT0H0M-5S",
+}
+"""Spans as PostgreSQL prints them, and as ``interval.handling.mode: string`` writes them."""
 
 
 _CONNECT: dict[str, Callable[[str], Any]] = {
@@ -126,14 +189,33 @@ _SEMANTIC = {
     "bit": ("bytes", "io.debezium.data.Bits"),
     "enum": ("string", "io.debezium.data.Enum"),
     "json": ("string", "io.debezium.data.Json"),
+    "interval": ("string", "io.debezium.time.Interval"),
+    "decimal": ("struct", "io.debezium.data.VariableScaleDecimal"),
 }
-_PHYSICAL = {"int64": "int64", "int32": "int32", "boolean": "int16", "float64": "double", "binary": "bytes"}
+_PHYSICAL = {
+    "int64": "int64",
+    "int32": "int32",
+    "int16": "int16",
+    "boolean": "int16",
+    "float64": "double",
+    "binary": "bytes",
+}
+
+
+_DECLARED = {
+    "boolean": ("boolean", None),
+    "uuid": ("string", "io.debezium.data.Uuid"),
+    "integer[]": ("array", None),
+    "text[]": ("array", None),
+}
 
 
 def physical(column: Column) -> tuple[str, str | None, dict[str, str]]:
     """Connect's type, semantic name and parameters of a column."""
     logical = column.logical
-    if logical == "uint64" or logical.startswith("decimal"):
+    if column.declared in _DECLARED:
+        return (*_DECLARED[column.declared], {})
+    if logical == "uint64" or logical.startswith("decimal("):
         precision, scale = {"uint64": ("20", "0")}.get(logical) or logical[8:-1].split(",")
         parameters = {"scale": scale, "connect.decimal.precision": precision}
         return "bytes", "org.apache.kafka.connect.data.Decimal", parameters
@@ -143,8 +225,17 @@ def physical(column: Column) -> tuple[str, str | None, dict[str, str]]:
 
 def field(name: str, event: Event) -> dict[str, Any]:
     """A column in a schema of Connect's JSON."""
-    kind, semantic, parameters = physical(event.shape[name])
+    column = event.shape[name]
+    kind, semantic, parameters = physical(column)
     found: dict[str, Any] = {"type": kind, "optional": name not in event.keys, "field": name}
+    if event.within is not None:
+        found["optional"] = column.nullable
+        found |= {} if column.default is None else {"default": connect(column, column.default)}
+    if kind == "array":
+        item = {"type": "int32" if column.declared == "integer[]" else "string", "optional": True}
+        found["items"] = item
+    if kind == "struct":
+        found["fields"] = [{"type": "int32", "field": "scale"}, {"type": "bytes", "field": "value"}]
     return (
         found
         | ({"name": semantic, "version": 1} if semantic else {})
@@ -180,8 +271,9 @@ def keyed(event: Event, cell: Cell, schema: bool) -> Any:
 def wrapped(history: History, *, cell: Cell, schema: bool) -> list[Message]:
     """Events with before, after and source; a tombstone after each delete."""
     found = []
-    for event, old_key in events(history):
-        if event.sql:
+    for each, old_key in events(history):
+        event = told(each)
+        if event.sql and event.within is None:
             found.append(message(statement(event), event))
         if event.kind not in OPS:
             continue

@@ -26,10 +26,12 @@ EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - counts, no instants
 
 
 class Column(NamedTuple):
-    """One column: its logical type, and its declaration in MySQL."""
+    """One column: its logical type, its declaration in its database, and what else its table says of it."""
 
     logical: str
     declared: str
+    nullable: bool = True
+    default: str | None = None  # of a literal
 
     @property
     def labels(self) -> list[str]:
@@ -82,6 +84,9 @@ class Event(NamedTuple):
     database: str = DATABASE
     table: str | None = TABLE
     again: bool = False  # a row that is read while changes are captured
+    transaction: int = 0
+    identity: str = "full"  # what the log tells of the row before: all of it, or by default its key
+    within: str | None = None  # the database, where ``database`` is a schema
 
     @property
     def second(self) -> int:

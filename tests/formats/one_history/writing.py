@@ -44,6 +44,7 @@ class Loss(NamedTuple):
         once: True if a message sent again may do harm: a changed key takes along what was not sent, and only
             a place of its own shows that it did so before.
         views: by column, what is left of a value.
+        view: the same by what a column is.
     """
 
     order: bool = False
@@ -51,6 +52,7 @@ class Loss(NamedTuple):
     statements: bool = False
     once: bool = False
     views: Mapping[str, View] = {}
+    view: Callable[[Column, str], str | None] = lambda _column, text: text
 
 
 def bare(text: str) -> msgspec.Raw:

@@ -1,0 +1,262 @@
+"""PostgreSQL as a source: its statements, its rules for keys, and what its log tells.
+
+The log has no statements, but what the tables' rows are afterwards; a TRUNCATE is in it once for each table.  Keys are checked
+at the end of a statement where they are DEFERRABLE.  A table tells of a row before a change what its REPLICA IDENTITY says.
+The model's databases are schemas here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ingest.change import Image
+from tests.model import postgres_types, values
+from tests.model.histories import ROWS, Writer
+from tests.model.source import Source
+from tests.model.tables import Clause, Column, Default, Name, Table
+from tests.model.values import RefusedError, Type, literal
+
+TOLD = {
+    "truncate": 1,
+    "truncate_several": 1,
+    "add_column": 3,
+    "drop_column": 2,
+    "rename_column": 2,
+    "set_default": 1,
+    "modify": 1,
+    "widen": 1,
+    "several": 1,
+    "key_grows": 1,
+    "rename_table": 1,
+    "rotate": 1,
+    "recreate": 1,
+    "drop_database": 1,
+    "nothing": 1,
+}
+"""Statements, and how likely each is."""
+STEPS = {**ROWS, "shift": 2, "swap": 2, **TOLD}
+
+
+class PostgresSource(Source):
+    """A server of PostgreSQL."""
+
+    def quoted(self, name: str) -> str:
+        """A name in SQL."""
+        return f'"{name}"'
+
+    def deleting(self, table: Table, row: Image) -> str:
+        """DELETE of one row; without a key several may be alike."""
+        name = self.full_name(table)
+        return f"DELETE FROM {name} WHERE ctid = (SELECT ctid FROM {name} WHERE {self.condition(table, row)} LIMIT 1)"
+
+    def condition(self, table: Table, row: Image) -> str:
+        """What chooses one row: its key, or all of it."""
+        names = table.key or tuple(one.name for one in table.columns)
+        terms = []
+        for name in names:
+            kind, text = table.column(name).type, row[name]
+            value = "NULL" if text is None else f"{literal(kind, text)}::{kind.declared}"
+            terms.append(f"{self.quoted(name)} IS NOT DISTINCT FROM {value}")
+        return " AND ".join(terms)
+
+    def truncate_all(self, tables: Sequence[Table], sql: str) -> None:
+        """TRUNCATE of several tables: one statement, and in the log a mark for each."""
+        self.transaction += 1
+        for number, table in enumerate(tables):
+            table.rows.clear()
+            self._statement("truncate", sql if number == 0 else "", *[(table.database, table.name)] * 2)
+
+
+class PostgresWriter(Writer):
+    """Draws histories of PostgreSQL."""
+
+    source: PostgresSource
+    WIDER = postgres_types.WIDER
+    keys = 0
+
+    def new_source(self) -> Source:
+        """A server of PostgreSQL, whose names have their letter case."""
+        return PostgresSource(
+            time=1_712_345_678_000 + self.number % 1000 * 100_000, hurried=self.life.hurried, within="shop"
+        )
+
+    def read_type(self, declared: str) -> Type:
+        """A declared type."""
+        return postgres_types.read(declared)
+
+    # --- SQL ---
+
+    def quoted(self, name: str) -> str:
+        """A name, which without quotes would be in lower case."""
+        bare = re.fullmatch(r"[a-z_][a-z0-9_]*", name) and self.random.random() < 0.5
+        return name if bare else f'"{name}"'
+
+    def definition(self, column: Column) -> str:
+        """A column as CREATE and ADD write it."""
+        parts = [self.quoted(column.name), self.cased(column.type.declared)]
+        parts += [] if column.nullable else ["NOT NULL"]
+        if column.default is not None:
+            parts.append(f"DEFAULT {column.default.sql}")
+        return " ".join(parts)
+
+    def position(self, _table: Table) -> str | None:
+        """New columns are the last."""
+        return None
+
+    def create(self, name: str) -> Table:
+        """CREATE TABLE, with what its log shall tell."""
+        table = super().create(name)
+        table.constraint, table.deferrable = f"k{self.keys}", self.keys % 2 == 1
+        return self.identified(table)
+
+    def key_clause(self, keys: tuple[str, ...]) -> str:
+        """PRIMARY KEY with a name of its own, which stays when the table is renamed."""
+        self.keys += 1
+        deferred = " DEFERRABLE" if self.keys % 2 else ""
+        return f"CONSTRAINT k{self.keys} {super().key_clause(keys)}{deferred}"
+
+    def identified(self, table: Table) -> Table:
+        """A table whose log tells enough of its rows: without a key that is not deferrable it must be all."""
+        table.identity = "full" if table.deferrable or self.random.random() < 0.5 else "default"
+        if table.identity == "full":
+            sql = f"ALTER TABLE {self.named(table.name)} REPLICA IDENTITY FULL"
+            self.source.alter((self.database, table.name), [], sql)
+        return self.source.table((self.database, table.name))
+
+    # --- rows ---
+
+    def key_value(self, column: Column) -> str:
+        """One of few values, so that keys come back."""
+        if column.type.name in ("smallint", "integer", "bigint"):
+            return str(self.random.randint(1, 9))
+        if column.type.name == "numeric":
+            return f"{self.random.randint(1, 9)}.00"
+        if column.type.name == "uuid":
+            return f"00000000-0000-4000-8000-00000000000{self.random.randint(0, 9)}"
+        if column.type.name in ("varchar", "text"):
+            return self.random.choice(("A", "a", "b", "ä", "1", "01", "x"))
+        return values.value(column.type, self.random)
+
+    def shift(self) -> None:
+        """UPDATE t SET id = id + 1: rows that move onto each other's keys."""
+        table, name = self.movable()
+        new = {number: {**row, name: str(int(row[name] or 0) + 1)} for number, row in table.rows.items()}
+        column = self.source.quoted(name)
+        self.source.update(table, new, f"UPDATE {self.source.full_name(table)} SET {column} = {column} + 1")
+
+    def swap(self) -> None:
+        """Two rows that change their keys with each other, by one statement."""
+        table, name = self.movable()
+        if len(table.rows) < 2 or len(table.key) > 1:
+            raise RefusedError("no two rows")
+        a, b = self.random.sample(list(table.rows), 2)
+        keys = table.rows[a][name], table.rows[b][name]
+        new = {a: {**table.rows[a], name: keys[1]}, b: {**table.rows[b], name: keys[0]}}
+        column = self.source.quoted(name)
+        self.source.update(
+            table,
+            new,
+            f"UPDATE {self.source.full_name(table)} SET {column} = CASE {column} WHEN {keys[0]} THEN {keys[1]} "
+            f"ELSE {keys[0]} END WHERE {column} IN ({keys[0]}, {keys[1]})",
+        )
+
+    def movable(self) -> tuple[Table, str]:
+        """A table whose keys may meet within a statement, and a whole number of its key."""
+        table = self.some_table()
+        names = [name for name in table.key if table.column(name).type.name in ("integer", "bigint")]
+        if not table.deferrable or not names:
+            raise RefusedError("no key that is checked late")
+        return table, names[0]
+
+    # --- statements ---
+
+    def truncate_several(self) -> None:
+        """TRUNCATE a, b."""
+        tables = list(self.source.known())
+        self.random.shuffle(tables)
+        listed = ", ".join(self.named(one.name) for one in tables)
+        self.source.truncate_all(tables, f"TRUNCATE {self.maybe('TABLE ')}{listed}")
+
+    def renamed(self, _table: Table, column: Column, to: str) -> Clause:
+        """RENAME COLUMN, a statement by itself."""
+        names = self.column_name(column.name), self.quoted(to)
+        return Clause(
+            "rename", column.name, to=to, text=f"RENAME {self.maybe('COLUMN ')}{names[0]} TO {names[1]}"
+        )
+
+    def modified(self, column: Column, kind: Type) -> Clause:
+        """ALTER COLUMN ... TYPE; a cast that is no assignment needs USING, and the default goes before."""
+        if not postgres_types.has_cast(column.type, kind):
+            raise RefusedError("no such cast")
+        name = self.column_name(column.name)
+        new = replace(column, type=kind, default=None)
+        using = f" USING {name}::{kind.declared}"
+        drop = f"ALTER COLUMN {name} DROP DEFAULT, " if column.default is not None else ""
+        text = f"{drop}ALTER COLUMN {name} {self.maybe('SET DATA ')}TYPE {self.cased(kind.declared)}{using}"
+        return Clause("change", column.name, new, text=text)
+
+    def several(self) -> None:
+        """A statement of several clauses, which all refer to the table before it."""
+        table = self.some_table()
+        makers = (lambda: self.added(table), lambda: self.dropped(table), lambda: self.added(table))
+        self.alter(table, [self.random.choice(makers)() for _ in range(self.random.randint(2, 3))])
+
+    def key_grows(self) -> None:
+        """The key gets a column more, or loses one."""
+        table = self.some_table()
+        if not table.key or table.deferrable:
+            raise RefusedError("no key")
+        column = self.some_column(table)
+        if len(table.key) > 1 and self.random.random() < 0.5:
+            keys = table.key[:-1]
+        elif column.type.declared in postgres_types.KEYS:
+            keys = (*table.key, column.name)
+        else:
+            raise RefusedError("no key type")
+        listed = ", ".join(map(self.quoted, keys))
+        constraint = table.constraint
+        clauses = [
+            Clause("drop_key", text=f"DROP CONSTRAINT {constraint}"),
+            Clause("add_key", keys=keys, text=f"ADD CONSTRAINT {constraint} PRIMARY KEY ({listed})"),
+        ]
+        self.alter(table, clauses)
+
+    def unread_default(self, column: Column) -> Default:
+        """A default whose value the statement does not show."""
+        if column.type.name not in ("smallint", "integer", "bigint", "numeric", "double precision"):
+            raise RefusedError("no expression is modelled")
+        return Default("(1 + 2)", "3.00" if column.type.numbers else "3", known=False)
+
+    def rename(self, pairs: list[tuple[str, str]]) -> None:
+        """ALTER TABLE ... RENAME TO, one statement for each."""
+        for old, new in pairs:
+            sql = f"ALTER TABLE {self.named(old)} RENAME TO {self.quoted(new)}"
+            names: list[tuple[Name, Name]] = [((self.database, old), (self.database, new))]
+            self.source.rename(names, self.dressed(sql), "alter")
+            self.history.doubt(self.source.table((self.database, new)), "renamed")
+
+    def drop_database(self) -> None:
+        """DROP SCHEMA ... CASCADE, and all again."""
+        names = [one.name for one in self.source.known()]
+        name = self.quoted(self.database)
+        self.source.drop_database(self.database, f"DROP SCHEMA {name} CASCADE")
+        self.source.nothing(self.database, f"CREATE SCHEMA {name}")
+        for table in names:
+            self.create(table)
+
+    def nothing(self) -> None:
+        """A statement that changes no row."""
+        table = self.some_table()
+        name = self.named(table.name)
+        sql = self.random.choice(
+            (
+                f"ANALYZE {name}",
+                f"COMMENT ON TABLE {name} IS 'x'",
+                f"CREATE INDEX ON {name} ({self.quoted(table.columns[0].name)})",
+                f"ALTER TABLE {name} SET (fillfactor = 70)",
+                f"GRANT SELECT ON {name} TO PUBLIC",
+            )
+        )
+        self.source.nothing(self.database, sql)
