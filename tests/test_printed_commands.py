@@ -113,6 +113,13 @@ def test_the_advice_of_a_check_has_whole_commands(check: str) -> None:
             assert "'/srv/my shop.yaml'" in typed
 
 
+def test_no_command_is_printed_with_a_gap() -> None:
+    """`--reason ...` is taken as it is typed, and the record of why a message was left out is three dots for ever."""
+    printed = [*ROOT.rglob("*.py"), *ROOT.rglob("*.j2")]
+    gaps = re.compile(r"--[a-z-]+[ =](\.\.\.|\u2026)|\"--[a-z-]+\", \"\.\.\.\"")
+    assert [] == [str(path.relative_to(ROOT)) for path in printed if gaps.search(path.read_text("utf-8"))]
+
+
 def _sentences(tree: ast.Module) -> Iterator[str]:
     """The texts of a module that are neither docstrings nor help."""
     left_out: set[int] = set()

@@ -63,7 +63,7 @@ def _outgrows(lake: Tables, entry: Listed) -> bool:
 
 
 def _show(file: Path, entries: list[Listed]) -> None:
-    from ingest.gold.approval import refusal
+    from ingest.gold.approval import NO_EFFECT, refusal
     from ingest.gold.policy import PARTLY
 
     columns = ("id", "batch", "mirror", "state", "statement", "what it does")
@@ -76,11 +76,10 @@ def _show(file: Path, entries: list[Listed]) -> None:
             "so load the rows again, or compare them"
         )
     if waiting := [entry for entry in entries if entry.pending]:
-        approve, dismiss = (
-            command("ddl", word, file, waiting[0].statement.id) for word in ("approve", "dismiss")
-        )
-        possible = f"{approve}, or " if not refusal(waiting[0], "approve") else ""
-        output.note(f"next: {possible}{dismiss} --reason ...")
+        ways = [command("ddl", "dismiss", file, waiting[0].statement.id, "--reason", NO_EFFECT)]
+        if not refusal(waiting[0], "approve"):
+            ways.insert(0, command("ddl", "approve", file, waiting[0].statement.id))
+        output.note(f"next: {', or '.join(ways)}")
 
 
 @ledger.command()

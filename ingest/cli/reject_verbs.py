@@ -88,7 +88,7 @@ def show(file: PipelineFile, which: Which, output_as: Output = "table") -> None:
             said.append(f"{'':<10} ... {counted(message.length, 'byte')} in all")
     if row["open"]:
         ways = [command("replay", file)] if row["kind"] == "message" else []
-        ways.append(command("rejects", "dismiss", file, which, "--reason", "..."))
+        ways.append(command("rejects", "dismiss", file, which, "--reason", row["reason"] or row["kind"]))
         output.note(f"next: {', or '.join(ways)}")
     output.answer(output_as, described, "\n".join(said))
 

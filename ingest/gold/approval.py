@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake
 
 
+NO_EFFECT = "of no effect here"
+"""The reason in the command that dismisses a statement, which says what dismissing means; the operator may write another."""
+
+
 @dataclass(frozen=True, slots=True)
 class Listed:
     """A statement with its verdict for one mirror; ``folded`` if the mirror is past its batch."""

@@ -353,7 +353,7 @@ def ddl(fleet: Fleet, asked: Query) -> View:
     )
     return View("ddl.html.j2", f"DDL of {name}", {
         "pipeline": name, "shown": page_of(rows, asked), "pending": len({entry.statement.id for entry in pending}),
-        "light_of": _light_of, "file": lake.pipeline.file, "refusal": approval.refusal,
+        "light_of": _light_of, "file": lake.pipeline.file, "refusal": approval.refusal, "no_effect": approval.NO_EFFECT,
     })  # fmt: skip
 
 

@@ -119,11 +119,31 @@ def test_a_reject_says_how_it_is_closed(clock: Clock, tmp_path: Path) -> None:
     assert {"reject_rate"} == ran(plant, 1)
     code, out = typed(f"ingest rejects show {plant.file} 1")
     file = plant.file
-    said = f"next: ingest replay {file}, or ingest rejects dismiss {file} 1 --reason ...\n"
+    said = f"next: ingest replay {file}, or ingest rejects dismiss {file} 1 --reason bad-json\n"
     assert (0, True) == (code, said in out), out
-    assert 0 == typed(f"ingest rejects dismiss {file} 1 --reason seen")[0]
+    assert 0 == typed(said.strip().rpartition(", or ")[2])[0]
     assert [] == plant.problems()
     assert "next:" not in typed(f"ingest rejects show {file} 1")[1]
+
+
+@pytest.mark.parametrize("way", [0, 1], ids=["approved", "dismissed"])
+def test_a_statement_that_cannot_be_read_is_one_problem_with_a_way_out(
+    clock: Clock, tmp_path: Path, way: int
+) -> None:
+    """One statement was two problems, and the command of the first, a report, led nowhere."""
+    plant = begun(Plant("dts-canal", tmp_path / "p", clock), "bins")
+    plant.emit("alter", "bins", None, None, "ALTER TABLE bins FROBNICATE word")
+    plant.quiet = {"bins"}
+    assert {"unknown_values"} == ran(plant, 1)
+    [problem] = plant.problems()
+    assert (f"ingest ddl {plant.file}", "depot.bins") == (problem["command"], problem["mirror"])
+    assert f"`ingest ddl approve {plant.file} " in problem["text"]
+    code, out = typed(problem["command"])
+    assert 0 == code, out
+    assert 0 == typed(out.strip().rpartition("next: ")[2].split(", or ")[way])[0]
+    assert 0 == typed(f"ingest run {plant.file}")[0]
+    assert [] == plant.problems()
+    assert set() == plant.differences()
 
 
 def test_a_new_schedule_has_its_time(clock: Clock, tmp_path: Path) -> None:
