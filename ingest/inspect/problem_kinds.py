@@ -23,11 +23,11 @@ _SUSPECT = {
     check.name for check in CHECKS.values() if check.lasting and check.subject == "mirror"
 } - _INCOMPLETE
 _SUSPECT |= {"row_count", RECONCILED, "schema", "mixed_topics", "images_before"}
+_OF_A_ROW = ("explain", "report")  # the life of a row that the check names, else all about the check
 _VERBS = {
     **dict.fromkeys(("reject_rate", "cell_rejects", "refused_changes"), ("rejects",)),
-    "ddl_pending": ("ddl",), "up_to_date": ("retry",), "wrong_cells": ("rebuild",), AGE: ("plan",),
+    "ddl_pending": ("ddl",), "unknown_values": ("ddl", *_OF_A_ROW), "up_to_date": ("retry",), "wrong_cells": ("rebuild",), AGE: ("plan",),
 }  # fmt: skip
-_OF_A_ROW = ("explain", "report")  # the life of a row that the check names, else all about the check
 
 
 class Kind(NamedTuple):
@@ -99,7 +99,7 @@ def state_of(kind: str) -> str:
 def verb_of(check: str) -> str:
     """The verb that leads out of a complaint of a check; empty if that depends on the row."""
     verbs = _VERBS.get(check, ())
-    return verbs[0] if verbs else ""
+    return verbs[0] if len(verbs) == 1 else ""
 
 
 def worst(states: Iterable[str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -31,13 +31,15 @@ from ingest.quality.catalogue import (
     CHECKS,
     LAST_RUN,
     PASS,
+    UNKNOWN_VALUES,
     as_found,
     duration,
     key_cells,
 )
-from ingest.quality.report_model import STATEMENT, Facts, TableFact
+from ingest.quality.report_model import STATEMENT, CheckFact, Facts, TableFact
 
 if TYPE_CHECKING:
+    from ingest.gold.approval import Listed
     from ingest.lake.lake import Lake
     from ingest.quality import report
 
@@ -155,13 +157,36 @@ def acknowledge(lake: Lake, open_problems: Iterable[Problem], wanted: str, reaso
     return replace(problem, acknowledged=reason)
 
 
-def found_by_checks(lake: Tables, gone: Container[str]) -> Facts:
-    """What the checks know of a lake as far as it may be a problem; ``gone`` are the mirrors whose source tables are."""
+def found_by_checks(lake: Tables, gone: Container[str], logged: Collection[Listed] = ()) -> Facts:
+    """What the checks know of a lake as far as it may be a problem.
+
+    Args:
+        lake: the lake.
+        gone: the mirrors whose source tables are.
+        logged: the statements of the ledger.
+    """
     from ingest.quality.report_data import gather_problems
 
     facts = gather_problems(lake)
     _let_grow_old(lake, facts, gone)
+    _settle(facts, logged)
     return facts
+
+
+def _settle(facts: Facts, logged: Collection[Listed]) -> None:
+    """Take values that are not known as accepted once their statements are decided: a run without changes checks nothing again."""
+    for table in facts.tables:
+        for i, check in enumerate(table.checks):
+            causes = _causes(table, check, logged)
+            if causes and all(entry.statement.decided for entry in causes):
+                table.checks[i] = replace(check, state=PASS, observed=0.0, detail="")
+
+
+def _causes(table: TableFact, check: CheckFact, logged: Iterable[Listed]) -> list[Listed]:
+    """The statements that have left the values which a check found not to be known; none for another check."""
+    if check.check != UNKNOWN_VALUES or check.state == PASS:
+        return []
+    return [entry for entry in logged if entry.mirror == table.name and entry.leaves(check.column)]
 
 
 def _let_grow_old(lake: Tables, facts: Facts, gone: Container[str]) -> None:
@@ -181,6 +206,7 @@ def gathered(lake: Tables, **given: Any) -> Facts:
     facts = gather(lake, **given)
     logged = approval.listed(lake)
     _let_grow_old(lake, facts, departed(lake, logged))
+    _settle(facts, logged)
     waiting = {
         (entry.mirror, entry.statement.batch, entry.statement.text[:STATEMENT])
         for entry in logged
@@ -194,12 +220,15 @@ def gathered(lake: Tables, **given: Any) -> Facts:
     return facts
 
 
-def merged(state: Iterable[Problem], facts: Facts, *, failed: bool = False) -> list[Problem]:
+def merged(
+    state: Iterable[Problem], facts: Facts, logged: Collection[Listed] = (), *, failed: bool = False
+) -> list[Problem]:
     """The findings about the lake and of the last checks, each problem once, errors first.
 
     Args:
         state: the problems that need no check.
         facts: what the checks have found.
+        logged: the statements of the ledger.
         failed: the last run ended with a failure or an alarm.
     """
     from ingest.quality import report
@@ -209,6 +238,15 @@ def merged(state: Iterable[Problem], facts: Facts, *, failed: bool = False) -> l
     # what the last run's checks counted may have been dismissed, replayed or decided since
     settled = {check for subject, check in _COVERED.items() if subject not in in_state}
     complaints = [complaint for complaint in report.page(facts).problems if complaint.check not in settled]
+    with_rows = {
+        (entry.mirror, entry.statement.id)
+        for table in facts.tables
+        for check in table.checks
+        for entry in _causes(table, check, logged)
+        if entry.pending
+    }
+    state = _without(state, {id_ for _, id_ in with_rows}, logged, facts.file)
+    left_by_statements = {mirror for mirror, _ in with_rows}
     covered = {complaint.check for complaint in complaints}
     by_subject = {
         problem.subject: problem for problem in state if _COVERED.get(problem.subject) not in covered
@@ -229,12 +267,37 @@ def merged(state: Iterable[Problem], facts: Facts, *, failed: bool = False) -> l
             continue
         alarms += complaint.subject == LAST_RUN
         problem = _of_complaint(complaint, facts, f"alarm {alarms}")
+        if complaint.check == UNKNOWN_VALUES and problem.mirror in left_by_statements:
+            problem = replace(problem, command=command("ddl", facts.file))
         by_subject.setdefault(problem.subject, problem)
     by_subject |= {problem.subject: problem for table in facts.tables for problem in _old(table, facts.file)}
     if failed and not any(problem.severity == ERROR for problem in by_subject.values()):
         text, typed = KINDS["last_run"].title, command("run", facts.file)
         by_subject[LAST_RUN] = Problem(LAST_RUN, ERROR, text, typed, kind="last_run")
     return sorted(by_subject.values(), key=lambda problem: problem.severity)
+
+
+def _without(
+    state: Iterable[Problem], with_rows: Collection[str], logged: Iterable[Listed], file: str
+) -> list[Problem]:
+    """Problems without the statements whose rows are a problem already: these are one problem, with one way out."""
+    if not with_rows:
+        return list(state)
+    left = {entry.statement.id for entry in logged if entry.pending} - {*with_rows}
+    problems = []
+    for problem in state:
+        if problem.subject != _STATEMENTS:
+            problems.append(problem)
+        elif left:
+            problems.append(replace(_waiting(len(left), file), since=problem.since))
+    return problems
+
+
+def _waiting(statements: int, file: object) -> Problem:
+    """Statements that wait for a decision, in a problem."""
+    waits = f"{counted(statements, 'statement waits', 'statements wait')} for a decision"
+    typed = command("ddl", file)
+    return _of_kind("ddl_pending", f"{waits}: {typed}", typed)
 
 
 def _of_complaint(complaint: report.Complaint, facts: Facts, alarm: str) -> Problem:
@@ -363,10 +426,7 @@ def of_state(
         text, typed = known_mirrors.outdated_text(lake, mirror), command("rebuild", file, mirror.name)
         yield _of_kind("outdated", text, typed, mirror.name, known_mirrors.outdated_since(lake, mirror))
     if statements:
-        waits = f"{counted(statements, 'statement waits', 'statements wait')} for a decision"
-        typed = command("ddl", file)
-        problem = _of_kind("ddl_pending", f"{waits}: {typed}", typed)
-        yield replace(problem, since=since.get("ddl"))
+        yield replace(_waiting(statements, file), since=since.get("ddl"))
     if (attempt := registrations.last_attempt(lake)) and (text := attempt.value["fault"]):
         yield _of_kind("catalog", text, command("catalog", "sync", file), since=attempt.decided_at)
     if days := sealing.lost(lake):

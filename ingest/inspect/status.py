@@ -13,6 +13,7 @@ from ingest.change import TableId
 from ingest.errors import HeldError, command, counted
 from ingest.gold import approval, completed, foreign_commits
 from ingest.gold import complete_until as completeness
+from ingest.gold.approval import Listed
 from ingest.gold.complete_until import Complete
 from ingest.inspect import problems
 from ingest.inspect.finished import is_finished
@@ -203,7 +204,8 @@ class LakeLook:
     rows: list[dict[str, Any]]  # one for each mirror
     waits: int  # mirrors that are sound and wait for a run
     open_rejects: dict[str, int]  # by kind
-    statements: int  # that wait for a decision
+    undecided: int  # statements that wait for a decision
+    logged: list[Listed]  # all of them
     gone: dict[str, str]  # mirrors whose source tables are, with what became of them
     problems: list[Problem]
     done: int  # the batch that all mirrors have folded
@@ -216,7 +218,7 @@ class LakeLook:
 def status(lake: Tables) -> dict[str, Any]:
     """The health of a lake: one line per mirror, the problems in words, the next command."""
     seen = look(lake)
-    return summary(lake, seen, problems.found_by_checks(lake, seen.gone))
+    return summary(lake, seen, problems.found_by_checks(lake, seen.gone, seen.logged))
 
 
 def look(lake: Tables) -> LakeLook:
@@ -251,6 +253,7 @@ def look(lake: Tables) -> LakeLook:
         waits,
         waiting,
         len(pending),
+        logged,
         gone,
         list(problems.of_state(lake, rows, waiting, len(pending), _started(lake, began), gone)),
         min(folded.complete, lake.decoded()),
@@ -266,7 +269,7 @@ def look(lake: Tables) -> LakeLook:
 def summary(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
     """What `ingest status` says; a mirror's state is the worst of its open problems."""
     last = seen.last_run
-    merged = problems.merged(seen.problems, facts, failed=bool(last and last["stuck"]))
+    merged = problems.merged(seen.problems, facts, seen.logged, failed=bool(last and last["stuck"]))
     listed = problems.with_acknowledged(lake, merged)
     states: dict[str, list[str]] = {}
     for problem in listed:
@@ -293,7 +296,7 @@ def summary(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
         "problems": [problem.sentence for problem in needing],
         "causes": [problem.described() for problem in listed],
         "open_rejects": seen.open_rejects,
-        "pending_statements": seen.statements,
+        "pending_statements": seen.undecided,
         "last_run": last,
         "next": _next(lake, needing, seen),
     }
