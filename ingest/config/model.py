@@ -364,6 +364,20 @@ class Pipeline:
                 self._known_rules[table] = rule
         return rule
 
+    def quality_rule(self, table: TableId) -> QualityRule | None:
+        """The first ``quality:`` entry that fits a mirror, or a source by its name."""
+        return next((rule for rule in self.quality if matches(rule.table, table)), None)
+
+    def limits(self, table: TableId) -> dict[str, float]:
+        """The limits of checks that the file sets for a mirror, or for a source by its name."""
+        rule = self.quality_rule(table)
+        if rule is None:
+            return {}
+        limits = dict(rule.thresholds)
+        if rule.freshness is not None:
+            limits.setdefault("freshness", rule.freshness)
+        return limits
+
     def masking(self, table: TableId) -> TableRule:
         """The rule whose masks hold: a table's own, or that of the table which an online schema tool copies into it."""
         rule = self.rule(table)

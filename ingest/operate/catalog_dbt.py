@@ -20,7 +20,6 @@ from ingest.lake.names import of_table, quoted
 from ingest.lake.schemas import BOOKS
 from ingest.lake.tables import Tables
 from ingest.operate.catalog_sql import NAMES, Names, remark
-from ingest.quality.stage import limits_of
 
 _HISTORY = "__history"
 _TESTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # a column's name that needs no quotes
@@ -70,7 +69,7 @@ def _table(
     config: dict[str, Any] = {
         "meta": {"primary_key": list(map(_plain, keys)), "location": _plain(mirror.path)}
     }
-    limit = limits_of(lake.pipeline, base).get("freshness")
+    limit = lake.pipeline.limits(base).get("freshness")
     query = _newest(lake, dialect, feeding.get(base, []))
     if limit is not None and query:
         config |= {"freshness": {"warn_after": _age(limit)}, "loaded_at_query": _plain(query)}

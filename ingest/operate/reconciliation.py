@@ -21,7 +21,6 @@ from ingest.lake.schemas import CHECKS
 from ingest.lake.tables import Tables
 from ingest.quality.catalogue import CHECKS as KNOWN
 from ingest.quality.catalogue import FAIL, FAILING_KEYS, MAX_DETAIL, PASS, RECONCILED, WARN, key_json
-from ingest.quality.stage import limits_of
 from ingest.source.reconciled import DIFFERENT, MISSING, SURPLUS, Reconciled, RowDifference
 
 
@@ -114,7 +113,7 @@ def keep(lake: Tables, named: TableId, table: Reconciled) -> None:
     batch = marks.get("checked")
     if batch is None:
         batch = lake.ask("SELECT max(batch) AS batch FROM {checks}")[0]["batch"]
-    limit = limits_of(lake.pipeline, named).get(RECONCILED, 0.0)
+    limit = lake.pipeline.limits(named).get(RECONCILED, 0.0)
     observed = float(len(table.differences) + len(table.lacking) + sum(table.unkeyed.values()))
     state = FAIL if observed > limit else WARN if table.waiting else PASS
     failing = [

@@ -21,7 +21,7 @@ from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
 from ingest.lake.tables import Row, Tables
 from ingest.quality import counts, ddl_ledger, ledgers, queries
-from ingest.quality.catalogue import FAILED_CHECK, PASS, RECONCILED, with_said
+from ingest.quality.catalogue import ERROR, FAILED_CHECK, PASS, RECONCILED, with_said
 from ingest.quality.report_model import (
     STATEMENT,
     TREND,
@@ -62,6 +62,7 @@ def gather(lake: Tables, only: str = "", trend: int = TREND) -> Facts:
     _add_runs(lake, facts, tables, only, trend)
     _add_checks(lake, facts, tables, only, trend)
     _count_rejects(lake, tables.values())
+    _limit_ages(pipeline, tables.values())
     _add_ddl(lake, tables, facts.batch)
     facts.rejects = _rejects(lake, facts.batch)
     facts.tables = [tables[path] for path in sorted(tables) if only in ("", tables[path].name)]
@@ -88,6 +89,7 @@ def gather_problems(lake: Tables) -> Facts:
     _add_runs(lake, facts, tables, "", 1)
     _add_checks(lake, facts, tables, "", 1, only_problems=True)
     _count_rejects(lake, tables.values())
+    _limit_ages(lake.pipeline, tables.values())
     facts.tables = [tables[path] for path in sorted(tables)]
     facts.look()
     return facts
@@ -264,6 +266,15 @@ def _count_rejects(lake: Tables, tables: Iterable[TableFact]) -> None:
                 )
             else:
                 table.checks[i] = replace(check, state=PASS, observed=0.0, detail="", failing=())
+
+
+def _limit_ages(pipeline: Pipeline, tables: Iterable[TableFact]) -> None:
+    """Give each age the limit that the pipeline file sets now: a quiet table is not checked again when that is written."""
+    for table in tables:
+        check = table.check("freshness")
+        if check is not None:
+            check.limit = pipeline.limits(table.id).get("freshness")
+            check.state = check.state if check.state == ERROR or check.limit is not None else PASS
 
 
 def _newest(group: Iterable[list[Row]]) -> tuple[list[CheckFact], dt.datetime]:

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from ingest.change import TableId
-from ingest.config import Pipeline, QualityRule, matches
+from ingest.config import Pipeline, matches
 from ingest.config.entries import CELLS_CHECKED
 from ingest.errors import command, counted
 from ingest.lake.lake import Lake, Tell
@@ -261,35 +261,19 @@ def _of_mirrors(
 
 
 def _limited(pipeline: Pipeline, chosen: Iterable[CheckedMirror], metrics: Iterable[Metric]) -> list[Metric]:
-    limits = {subject.name: limits_of(pipeline, subject.table) for subject in chosen}
+    limits = {subject.name: pipeline.limits(subject.table) for subject in chosen}
     return [
         with_limit(
-            metric, limits.get(metric.mirror or "") or limits_of(pipeline, TableId(None, None, metric.source))
+            metric, limits.get(metric.mirror or "") or pipeline.limits(TableId(None, None, metric.source))
         )
         for metric in metrics
     ]
 
 
-def limits_of(pipeline: Pipeline, table: TableId) -> dict[str, float]:
-    """The limits that the pipeline file sets for a mirror, or for a source by its name."""
-    rule = rule_of(pipeline, table)
-    if rule is None:
-        return {}
-    limits = dict(rule.thresholds)
-    if rule.freshness is not None:
-        limits.setdefault("freshness", rule.freshness)
-    return limits
-
-
 def cells_checked(pipeline: Pipeline, table: TableId) -> int:
     """The number of touched keys of a mirror that are compared cell by cell."""
-    rule = rule_of(pipeline, table)
+    rule = pipeline.quality_rule(table)
     return CELLS_CHECKED if rule is None else rule.cells_checked
-
-
-def rule_of(pipeline: Pipeline, table: TableId) -> QualityRule | None:
-    """The first ``quality:`` entry that fits."""
-    return next((rule for rule in pipeline.quality if matches(rule.table, table)), None)
 
 
 def keep(lake: Lake, checked: Checked) -> None:

@@ -181,6 +181,21 @@ def test_a_comparison_that_no_schedule_makes_is_said(clock: Clock, tmp_path: Pat
     assert (2, True) == (code, "127.0.0.1:1" in out), "the command says what is wrong"
 
 
+def test_a_limit_of_age_counts_as_soon_as_it_is_written(clock: Clock, tmp_path: Path) -> None:
+    """Of a stream that had stopped, a new `freshness:` said nothing until the next batch, for which it was meant."""
+    plant = begun(Plant("dts-canal", tmp_path / "p", clock), "bins")
+    clock.next_day()
+    plant.rewrite("freshness: 60h", "cells_checked: 5")
+    assert [] == plant.problems()
+    plant.rewrite("cells_checked: 5", "freshness: 2h")
+    [problem] = plant.problems()
+    assert ("freshness", "depot.bins", "error") == (problem["kind"], problem["mirror"], problem["severity"])
+    assert "`freshness:` allows 2 h" in problem["text"]
+    assert problem["since"]
+    plant.rewrite("freshness: 2h", "freshness: 80h")
+    assert [] == plant.problems()
+
+
 def test_a_table_that_the_source_has_dropped_does_not_grow_old(clock: Clock, tmp_path: Path) -> None:
     """Its mirror stays as it was, as its line says, and failed `freshness:` every day from then on."""
     plant = begun(Plant("dts-canal", tmp_path / "p", clock), "bins", "boxes", "racks")
