@@ -60,6 +60,11 @@ KINDS = (
         "a whole Avro container file: take `framing:` out of the source, and give the file a new name, so that it is read again",
         WRONG_FRAMING,
     ),
+    UnreadKind(  # in Kafka
+        re.compile(rb"Obj\x01"),
+        "a whole Avro container file as one message: let its sender write each record as a message of its own, or write the files "
+        "to a folder or a bucket, and read them there (`kind: files`)",
+    ),
     UnreadKind(
         re.compile(rb'\A\s*(?:[{\[]\s*\Z|[}\]]+,?\s*\Z|"(?:[^"\\]|\\.){0,200}"\s*:)'),
         "a line of a document whose lines are broken: write `framing: document` for the source, and give the file a new name, so "

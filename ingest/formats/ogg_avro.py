@@ -230,7 +230,7 @@ def _reading(options: Options) -> Reading:
 
 ADVICE = (
     "nothing shows its schema: set gg.handler.NAME.format.wrapMessageInGenericAvroMessage=true and write `registry:` with the "
-    "folder of its schemas (*.avsc) into the source, or set gg.handler.NAME.format=json and write `format: ogg`"
+    "folder of its schemas (*.avsc) into the source, or set gg.handler.NAME.format=json (in place of avro_row, avro_op, avro_row_ocf or avro_op_ocf) and write `format: ogg`"
 )
 FILES = "`registry:` with the folder of GoldenGate's schemas (*.avsc)"
 _OPERATION = re.compile(rb"(?:\x02)?\x02[IUDT](?:\x02)?.\d{4}-\d\d-\d\d", re.DOTALL)

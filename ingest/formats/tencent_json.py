@@ -23,7 +23,7 @@ from ingest.decoding.flat_messages import mysql_types
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.images_before import ImagesBefore
-from ingest.values.json_records import Count, Kept, RecordReader, Text, Texts, count_of, kept_of
+from ingest.values.json_records import Count, Kept, RecordReader, Text, Texts, count_of, kept_of, texts_of
 from ingest.values.remembered import remembered
 
 ABOUT = About(
@@ -158,7 +158,7 @@ def _row(place: Change, record: SubscribedRecord, hints: Hints) -> Change:
     before = _image(record.old_columns, described.names, "oldColumns")
     after = _image(record.new_columns, described.names, "newColumns")
     kept = rows.convert_both(before, after, plan)
-    keys = declared.keys or tuple(filter(None, record.pk_names or ())) or described.keys
+    keys = declared.keys or tuple(filter(None, texts_of(record.pk_names, "pkNames") or ())) or described.keys
     rows.require_images(before, after, place.op)
     if place.op is Op.INSERT:
         before = None
@@ -199,10 +199,11 @@ def _plan(
 
 def _image(cells: Texts, names: tuple[str, ...], member: str) -> Image | None:
     """One image from its list of values; None where there is none."""
-    if cells is UNSET or cells is None:
+    listed = texts_of(cells, member)
+    if listed is None:
         return None
-    if len(cells) != len(names):
+    if len(listed) != len(names):
         raise Undecodable(
             "bad-message", f"{member} does not hold one value for each column (there are {len(names)})"
         )
-    return dict(zip(names, cells, strict=True))
+    return dict(zip(names, listed, strict=True))

@@ -22,7 +22,7 @@ Text = str | None | UnsetType
 Count = int | str | None | UnsetType
 """A number, or the text of one."""
 Texts = list[str | None] | None | UnsetType
-"""A list of values without lists and objects in it."""
+"""A list of values without lists and objects in it; of anything else its bytes, which `texts_of` refuses."""
 Kept = Raw | UnsetType
 """A member as it is sent."""
 
@@ -49,7 +49,7 @@ class RecordReader(Generic[_Record]):
         if record is not None and len(_encode(record)) == len(memoryview(raw)):
             return record, None
         members, note = opened(bytes(raw))
-        read = {name: reader(members[sent], sent) for name, sent, reader in self._readers if sent in members}
+        read = {name: reader(members[sent]) for name, sent, reader in self._readers if sent in members}
         return self._kind(**read), note
 
 
@@ -64,20 +64,22 @@ def kept_of(value: Kept) -> bytes:
     return b"" if data == b"null" else data
 
 
-def _texts(raw: Raw, name: str) -> list[str | None] | None:
+def texts_of(value: Texts | Raw, name: str) -> list[str | None] | None:
+    """The values of a member that means something in its record; None for a missing one and for null."""
+    if not isinstance(value, Raw):
+        return None if value is UNSET else value
+    if bytes(value)[:1] != b"[":
+        raise Undecodable("bad-message", f"{name} is not a list of values")
+    raise Undecodable("bad-message", f"{name} holds a value that is an object or a list")
+
+
+def _texts(raw: Raw) -> list[str | None] | Raw | None:
     if is_null(raw):
         return None
     if bytes(raw)[:1] != b"[":
-        raise Undecodable("bad-message", f"{name} is not a list of values")
+        return raw
     cells = items(raw)
-    if any(bytes(cell)[:1] in (b"{", b"[") for cell in cells):
-        raise Undecodable("bad-message", f"{name} holds a value that is an object or a list")
-    return [text(cell) for cell in cells]
+    return raw if any(bytes(cell)[:1] in (b"{", b"[") for cell in cells) else [text(cell) for cell in cells]
 
 
-_READERS: dict[Any, Callable[[Raw, str], Any]] = {
-    Text: lambda raw, _name: text(raw),
-    Count: lambda raw, _name: text(raw),
-    Texts: _texts,
-    Kept: lambda raw, _name: raw,
-}
+_READERS: dict[Any, Callable[[Raw], Any]] = {Text: text, Count: text, Texts: _texts, Kept: lambda raw: raw}

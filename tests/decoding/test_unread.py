@@ -59,6 +59,14 @@ def test_a_message_of_a_kind_that_is_not_read_is_refused_by_its_name(name, value
     assert words in detection.in_words(detection.judge("m", "lines", [value], None))
 
 
+@pytest.mark.parametrize("name", [name for name in formats.names() if formats.load(name).ABOUT.binary])
+def test_a_container_file_in_a_message_is_refused_by_its_name(name):
+    """A broker's message has no framing to take out, and "the datum ends before its last value" tells of damage."""
+    with pytest.raises(Undecodable) as refused:
+        list(formats.reader(name)(Message(b"Obj\x01" + bytes(200)), Hints(framed=False)))
+    assert ("unread-format", True) == (refused.value.code, "(`kind: files`)" in refused.value.detail)
+
+
 def test_no_message_that_is_read_is_of_such_a_kind():
     """A damaged message of a format that is read would be refused as something else."""
     sent = [golden.message(case)[0].value for case in golden.cases()]

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from ingest import values
 from ingest.errors import Undecodable
-from ingest.values.json_records import Count, Kept, RecordReader, Text, Texts, count_of, kept_of
+from ingest.values.json_records import Count, Kept, RecordReader, Text, Texts, count_of, kept_of, texts_of
 
 
 class Example(msgspec.Struct, rename="camel"):
@@ -52,8 +52,6 @@ def test_a_record_holds_what_its_members_say(document, cells, separators):
     ("sent", "said"),
     [
         (b'{"id":1,"id":2}', "occurs twice"),
-        (b'{"cells":[{"a":1}]}', "an object or a list"),
-        (b'{"cells":"a"}', "not a list"),
         (b'{"id":1', "truncated"),
         (b"[]", "not an object"),
     ],
@@ -79,3 +77,34 @@ def test_objects_of_texts_are_those_of_the_careful_way(outer, inner):
         before = values.bare_image(members.pop("before"))
         assert usual == {name: values.text(cell) for name, cell in members.items()} | {"before": before}
     assert usual is not None or b"\\" in sent
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (b'{"cells":[{"a":1}]}', "an object or a list"),
+        (b'{"cells":[[]]}', "an object or a list"),
+        (b'{"cells":"a"}', "not a list"),
+        (b'{"cells":{}}', "not a list"),
+        (b'{"cells":true}', "not a list"),
+    ],
+)
+def test_a_member_of_another_kind_is_refused_where_it_is_asked_for(sent, said):
+    """A statement would be refused for images that mean nothing in it, or a row read by cells that are none."""
+    record = READER.read(sent)[0]
+    with pytest.raises(Undecodable, match=said):
+        texts_of(record.cells, "cells")
+
+
+@pytest.mark.parametrize(
+    ("sent", "cells"),
+    [
+        (b"{}", None),
+        (b'{"cells":null}', None),
+        (b'{"cells":[]}', []),
+        (b'{"cells":[1, null, "a"]}', ["1", None, "a"]),
+    ],
+)
+def test_a_list_of_values_is_given_as_it_is(sent, cells):
+    """None is a row that is not there, and a list without values one of no columns."""
+    assert cells == texts_of(READER.read(sent)[0].cells, "cells")
