@@ -545,16 +545,26 @@ class SourceDecoder:
     # --- books ---
 
     def _book(self, bronze: pa.RecordBatch, written: DecodedPage) -> None:
+        counted: dict[LineKey, list[int]] = {}
         for place, messages, start, end in written.spans:
             line = self._line(place)
             if self._is_excluded(place.table):
                 tally.count_excluded(line, messages)
             else:
                 tally.count_messages(line, messages)
-            for table, rows, orders in _by_table(place.table, written, start, end):
-                tally.count_rows(self._line(place._replace(table=table)), rows, orders)
+            for table, numbers in _by_table(place.table, written.rows, range(start, end)):
+                counted.setdefault(place._replace(table=table), []).extend(numbers)
             if end > start:
                 self._count_servers(line, bronze, written.rows[start:end], written.at[start:end])
+        for place, numbers in counted.items():
+            numbers.sort(
+                key=written.at.__getitem__
+            )  # a message of several tables is in the span of its first one
+            rows, orders = (
+                [written.rows[each] for each in numbers],
+                [written.orders[each] for each in numbers],
+            )
+            tally.count_rows(self._line(place), rows, orders)
         for place, count in written.erased.items():
             self._line(place).erased += count
 
@@ -609,18 +619,16 @@ def _upserting(
 
 
 def _by_table(
-    own: TableId, written: DecodedPage, start: int, end: int
-) -> Iterator[tuple[TableId, list[Change], list[str]]]:
-    """The rows of one span by their own table, which need not be that of their message's first change."""
-    rows, orders = written.rows[start:end], written.orders[start:end]
-    tables = {row.table for row in rows}
+    own: TableId, rows: Sequence[Change], numbers: range
+) -> Iterator[tuple[TableId, Sequence[int]]]:
+    """The rows of one span, by number and by their own table, which need not be that of their message's first change."""
+    tables = {rows[number].table for number in numbers}
     if tables <= {own}:
-        if rows:
-            yield own, rows, orders
+        if numbers:
+            yield own, numbers
         return
     for table in sorted(tables, key=str):
-        mine = [at for at, row in enumerate(rows) if row.table == table]
-        yield table, [rows[at] for at in mine], [orders[at] for at in mine]
+        yield table, [number for number in numbers if rows[number].table == table]
 
 
 def _named(taken: Taken) -> dict[int, tuple[int, ...]]:

@@ -290,6 +290,27 @@ def test_marks_say_how_far_the_source_is():
     assert [3] == [high for table, (_, high) in times.items() if table and high]
 
 
+def test_rows_are_counted_in_the_order_of_their_arrival_whatever_tables_their_messages_begin_with():
+    """A row that the source placed behind one which came before it would be in no check."""
+
+    def row(table: TableId, place: int, time: int, number: int = 0) -> Change:
+        return change(
+            Op.INSERT, table, after={"id": "1"}, sequence=(place,), event_time=time, row=number, keys=("id",)
+        )
+
+    changes = {
+        b"0": [row(PARCELS, 1, 1)],
+        b"2": [row(LOCKERS, 2, 2), row(PARCELS, 9, 3, 1)],
+        b"4": [row(PARCELS, 5, 4)],
+    }
+    mine = decoder(changes)
+    list(mine.lift(bronze([Message(str(at).encode()) for at in (0, 0, 2, 2, 4, 4)])))
+    assert {"parcels": {1}, "lockers": {0}} == {
+        table: {line.turned_back for line in mine.lines.values() if line.table == table}
+        for table in ("parcels", "lockers")
+    }
+
+
 def test_books_count_what_gold_asks_for():
     """An update not counted as a change of its key would leave the row under its old key."""
     names = {"id": "int64"}
