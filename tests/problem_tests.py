@@ -17,6 +17,7 @@ SHOWN = {  # the kinds that the states of tests/test_ways_out.py have, by the st
     "damaged": {"damaged"},
     "foreign": {"held"},
     "excluded": {"excluded"},
+    "taken_back": {"left_out"},
     "set_back": {"rows_set_back"},
     "inserted_twice": {"insert_of_a_live_key"},
     "misread": {"bytes_misread"},

@@ -185,6 +185,18 @@ def excluded(spark: SparkSession, folder: Path) -> State:
     return state
 
 
+def taken_back(spark: SparkSession, folder: Path) -> State:
+    """A table that was excluded for a while."""
+    excludes = "tables:\n  - {match: depot.box, exclude: true}\n"
+    state = State(Depot(folder, excludes), {"backfill"})
+    send(state.depot, *rows(1, 2), *rows(3, table="box", base=10))
+    tick(spark, state)
+    rewritten(state.depot, excludes, "")
+    send(state.depot, *rows(4, table="box", base=20))
+    tick(spark, state)
+    return state
+
+
 def set_back(spark: SparkSession, folder: Path) -> State:
     """A file that comes again, in the order of arrival."""
     state = State(Depot(folder), {"epoch", "explain"})
@@ -449,7 +461,7 @@ def stale(spark: SparkSession, folder: Path) -> State:
 
 STATES = (
     refused, remasked, decoded_again, stale,
-    held, rejected, pending, unknown, paused, gone, damaged, foreign, excluded, set_back, inserted_twice, misread,
+    held, rejected, pending, unknown, paused, gone, damaged, foreign, excluded, taken_back, set_back, inserted_twice, misread,
     reconfigured, without_silver, taken, late, lost, restarted, loaded_again, without_a_column, no_more_a_column,
     begun_in_the_middle, cut_off, loaded_in_part, spelt_twice, planted,
 )  # fmt: skip

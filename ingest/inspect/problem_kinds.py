@@ -22,7 +22,7 @@ _INCOMPLETE = {"incomplete_rows", "partial_rows", "vanished_columns", "unknown_v
 _SUSPECT = {
     check.name for check in CHECKS.values() if check.lasting and check.subject == "mirror"
 } - _INCOMPLETE
-_SUSPECT |= {"row_count", RECONCILED, "schema", "mixed_topics", "images_before"}
+_SUSPECT |= {"row_count", RECONCILED, "schema", "mixed_topics", "images_before", "left_out"}
 _OF_A_ROW = ("explain", "report")  # the life of a row that the check names, else all about the check
 _VERBS = {
     **dict.fromkeys(("reject_rate", "cell_rejects", "refused_changes"), ("rejects",)),
@@ -64,6 +64,7 @@ OF_THE_LAKE = {
         Kind("change_rejects", CHECKS["refused_changes"].fault, WARN, ("rejects",), "rejects"),
         Kind("ddl_pending", CHECKS["ddl_pending"].fault, WARN, ("ddl",), "schema changes"),
         Kind("outdated", "folded from changes that were decoded again", WARN, ("rebuild",)),
+        Kind("left_out", "It lacks rows that came while its table was excluded", ERROR, ("backfill",)),
         Kind("decoded_before", "decoded otherwise than today", WARN, ("backfill",), "source"),
         Kind("not_compared", "not compared with its database in time", WARN, ("reconcile",), "source"),
         Kind("masks", "silver has others", ERROR, ("rebuild",), "masks"),

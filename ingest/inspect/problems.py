@@ -445,7 +445,11 @@ def of_state(
         yield _of_kind("masks", mixed, typed, since=decoded_with.edited_at(lake.pipeline))
     for outdated in decoded_with.outdated(lake, newest):
         text, typed = outdated.sentence(lake.pipeline, newest), outdated.command(lake.pipeline, newest)
-        yield _of_source(outdated.source, _of_kind("decoded_before", text, typed, since=outdated.since))
+        if outdated.left_out is None:
+            yield _of_source(outdated.source, _of_kind("decoded_before", text, typed, since=outdated.since))
+        else:
+            for mirror in known_mirrors.names(lake.pipeline, outdated.left_out):
+                yield _of_kind("left_out", text, typed, str(mirror), outdated.since)
     for late in overdue(lake, gone):
         typed = command("reconcile", file, "--due", f"--source={late.source}")
         problem = _of_kind("not_compared", f"{late.sentence}: `{typed}`", typed, since=late.since)

@@ -29,18 +29,23 @@ if TYPE_CHECKING:
 
 DECODING = "decoding"
 _MASKS = "masks"
+_RULES = "keys:, columns: or exclude: of its tables"
 _OTHER_MASKS = "mask: of its tables, or mask_secret:"
 
 
 @dataclass(frozen=True, slots=True)
 class Outdated:
-    """Batches of a source that were decoded with other settings than those of the pipeline file."""
+    """Batches of a source that were decoded with other settings than those of the pipeline file.
+
+    ``left_out`` is the table, if they lack its changes because it was excluded then and is no more.
+    """
 
     source: str
     first: int
     last: int
     differences: tuple[str, ...]  # "timezone was UTC and is Asia/Shanghai"
     since: dt.datetime | None = None  # when the settings became others, in UTC without a zone
+    left_out: TableId | None = None
 
     def command(self, pipeline: Pipeline, newest: int) -> str:
         """The command that decodes them again, as batches up to ``newest`` are."""
@@ -49,9 +54,15 @@ class Outdated:
     def sentence(self, pipeline: Pipeline, newest: int) -> str:
         """What is wrong and what to do, in a sentence."""
         backfill = self.command(pipeline, newest)
-        which = f"batch {self.first}" if self.first == self.last else f"batches {self.first} to {self.last}"
+        is_alone = self.first == self.last
+        which = f"batch {self.first}" if is_alone else f"batches {self.first} to {self.last}"
+        if self.left_out is not None:
+            return (
+                f"the rows of {self.left_out} that came in {which} of source {self.source}, while it was excluded, are "
+                f"missing: `{backfill}` brings them in, and with --accept leaves them out."
+            )
         return (
-            f"{which} of source {self.source} {'was' if self.first == self.last else 'were'} decoded with other "
+            f"{which} of source {self.source} {'was' if is_alone else 'were'} decoded with other "
             f"settings ({'; '.join(self.differences)}): `{backfill}` decodes them again, and with --accept leaves "
             "them as they are."
         )
@@ -122,8 +133,14 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
             if then == now or first > last:
                 continue
             decoded = _decoded(lake, name, first, last)
-            differing = [(table, [*_differences(then, now, table)]) for table in decoded]
-            batches = [batch for table, words in differing if words for batch in decoded[table]]
+            back = {
+                table: span.left_out
+                for table, span in decoded.items()
+                if span.left_out and not lake.pipeline.rule(table).exclude
+            }
+            older += [Outdated(name, *span, (_RULES,), since, table) for table, span in back.items()]
+            differing = [(table, [*_differences(then, now, table)]) for table in decoded if table not in back]
+            batches = [batch for table, words in differing if words for batch in decoded[table].seen]
             if batches:
                 differences = dict.fromkeys(text for _, words in differing for text in words)
                 older.append(Outdated(name, min(batches), max(batches), tuple(differences), since))
@@ -140,15 +157,23 @@ def edited_at(pipeline: Pipeline) -> dt.datetime | None:
         return None
 
 
-def _decoded(lake: Tables, source: str, first: int, last: int) -> dict[TableId, tuple[int, int]]:
-    """The first and the last of these batches in which a message of each table of a source was decoded, and not by a
-    replay in a later one.
-    """
+class _Batches(NamedTuple):
+    """The first and the last batch with messages of a table, and those of messages that were left out, if there are any."""
+
+    seen: tuple[int, int]
+    left_out: tuple[int, int] | None
+
+
+def _decoded(lake: Tables, source: str, first: int, last: int) -> dict[TableId, _Batches]:
+    """In which of these batches messages of each table of a source were decoded, and not by a replay in a later one."""
     return {
-        TableId.of(row): (row["low"], row["high"])
+        TableId.of(row): _Batches(
+            (row["low"], row["high"]), None if row["out_low"] is None else (row["out_low"], row["out_high"])
+        )
         for row in lake.ask(
-            f"""SELECT "database", "schema", "table", min(batch) AS low, max(batch) AS high FROM {{books}}
-            WHERE source = {duck.text(source)} AND batch BETWEEN {first} AND {last}
+            f"""SELECT "database", "schema", "table", min(batch) AS low, max(batch) AS high,
+            min(batch) FILTER (WHERE routed_out > 0) AS out_low, max(batch) FILTER (WHERE routed_out > 0) AS out_high
+            FROM {{books}} WHERE source = {duck.text(source)} AND batch BETWEEN {first} AND {last}
             AND change_messages + ddl + control + routed_out > 0 GROUP BY ALL ORDER BY ALL"""
         )
     }
@@ -189,7 +214,7 @@ def _differences(then: dict[str, Any], now: dict[str, Any], table: TableId) -> I
     if not table.table:
         return
     if _rule_of(then["tables"], table) != _rule_of(now["tables"], table):
-        yield "keys:, columns: or exclude: of its tables"
+        yield _RULES
     if _masking(then, table) != _masking(now, table):
         yield _OTHER_MASKS
 

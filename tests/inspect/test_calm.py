@@ -112,6 +112,30 @@ def test_times_of_another_unit_are_said_since_the_batch_that_brought_them(
     assert f"{began:%Y-%m-%dT%H:%M}" == problem["since"][:16]
 
 
+def test_a_table_that_is_taken_back_says_which_rows_it_lacks(clock: Clock, tmp_path: Path) -> None:
+    """It was called up to date without the rows that had come meanwhile; only its source was said to be decoded otherwise."""
+    plant = begun(Plant("dts-canal", tmp_path / "p", clock), "bins", "boxes")
+    rule = "  - {match: depot.boxes, exclude: true}\n"
+    plant.rewrite("tables:\n", f"tables:\n{rule}")
+    ran(plant, 1)
+    plant.rewrite(rule, "")
+    for day in (2, 3):  # before and after a batch with its changes
+        [problem] = plant.problems()
+        assert ("left_out", "depot.boxes", "error") == (
+            problem["kind"],
+            problem["mirror"],
+            problem["severity"],
+        )
+        assert f"ingest backfill {plant.file} --last {day - 1}" == problem["command"]
+        assert "came in batch 2 of source feed" in problem["text"]
+        assert {"depot.bins": "ok", "depot.boxes": "suspect"} == {
+            row["table"]: row["state"] for row in plant.status()["tables"]
+        }
+        assert plant.differences()
+        if day == 2:
+            ran(plant, day)
+
+
 def test_a_reject_says_how_it_is_closed(clock: Clock, tmp_path: Path) -> None:
     """The list leads to the reject, and there the trail ended."""
     plant = begun(Plant("drs-json", tmp_path / "p", clock, columns=True), "bins")
