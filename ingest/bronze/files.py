@@ -172,8 +172,9 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
         known,
         _content_of(source, files),
     )
+    present = {file.path for file in files}
+    notes, refused = _said_of_moved(source, seen, [path for path in known if path in present])
     known = seen.known
-    notes, refused = _said_of_moved(source, seen)
     warnings += _said_of_copies(source, seen)
     alarms += _vanished(files, known)
     work: list[Range] = []
@@ -233,12 +234,17 @@ def _content_of(source: Source, files: list[Found]) -> moved.Same:
     return same
 
 
-def _said_of_moved(source: Source, seen: moved.Recognised) -> tuple[list[str], dict[str, NotRead]]:
-    """What is said of files that are in another place than when they were read, and which of them are not read."""
+def _said_of_moved(
+    source: Source, seen: moved.Recognised, read: Iterable[str]
+) -> tuple[list[str], dict[str, NotRead]]:
+    """What is said of files that are in another place than when they were read, and which of them are not read.
+
+    ``read`` are the files that were read where they are.
+    """
     notes = [
         f"{counted(count, 'file that was', 'files that were')} read in {shown(former)} {'is' if count == 1 else 'are'} now in "
         f"{shown(folder)}: nothing of {'it' if count == 1 else 'them'} is read again"
-        for (former, folder), count in moved.folders(seen.moved, moved.below(source.path)).items()
+        for (former, folder), count in moved.folders(seen.moved, moved.below(source.path), read).items()
     ]
     refused: dict[str, NotRead] = {}
     for path, former in seen.renamed.items():

@@ -63,7 +63,36 @@ def recognised(
                 seen.known[path] = _joined(missing.pop(former), seen.known.get(path))
                 del seen.known[former]
     _find_renamed(source, seen, [path for path in unknown if path not in seen.moved], sizes, missing, same)
+    _find_rewritten(seen, unknown, missing, end_of)
     return seen
+
+
+def _find_rewritten(
+    seen: Recognised, unknown: Iterable[str], missing: dict[str, FileState], end_of: Callable[[str], str]
+) -> None:
+    """Take files of other content in a folder that was moved for those that were read there under their names.
+
+    That the folder was moved is known by the others, which have the content that was read; so there are at least as many.
+    """
+    roots = {_root(former, end_of(path)): _root(path, end_of(path)) for path, former in seen.moved.items()}
+    changed = {
+        path: former
+        for path in unknown
+        if path not in seen.known and path not in seen.renamed and path not in seen.copies
+        for former in missing
+        if former.endswith(f"/{end_of(path)}")
+        and roots.get(_root(former, end_of(path))) == _root(path, end_of(path))
+    }
+    if len(changed) > len(seen.moved):
+        return
+    for path, former in changed.items():
+        seen.known[path] = missing.pop(former)
+        del seen.known[former]
+
+
+def _root(path: str, end: str) -> str:
+    """The folder below which a path has an end."""
+    return path[: -len(end) - 1]
 
 
 def _find_renamed(
@@ -95,13 +124,20 @@ def _find_renamed(
             break
 
 
-def folders(moved: Mapping[str, str], end_of: Callable[[str], str]) -> dict[tuple[str, str], int]:
-    """How many files came from which folder into which, by the former and the present one."""
+def folders(
+    moved: Mapping[str, str], end_of: Callable[[str], str], read: Iterable[str] = ()
+) -> dict[tuple[str, str], int]:
+    """How many files came from which folder into which, by the former and the present one.
+
+    Without folders of which something was ``read`` where they are now: that is known.
+    """
+    settled = {_root(path, end_of(path)) for path in read}
     counts: dict[tuple[str, str], int] = {}
     for path, former in moved.items():
-        end = len(end_of(path)) + 1
-        pair = former[:-end], path[:-end]
-        counts[pair] = counts.get(pair, 0) + 1
+        end = end_of(path)
+        pair = _root(former, end), _root(path, end)
+        if pair[1] not in settled:
+            counts[pair] = counts.get(pair, 0) + 1
     return counts
 
 

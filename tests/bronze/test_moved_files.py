@@ -41,7 +41,7 @@ def test_a_moved_folder_is_not_read_again(tmp_path: Path, keeps_times: bool, dia
     ] == list(planned.notes)
     other.write("2026/d.jsonl", b"d\n", 9000)
     assert [b"d"] == other.run()
-    assert () == other.plan().ranges
+    assert ((), ()) == (other.plan().ranges, other.plan().notes), "what was read there is known to be there"
 
 
 def test_a_moved_file_is_read_on_from_where_it_was(tmp_path: Path) -> None:
@@ -61,6 +61,28 @@ def test_a_moved_file_is_read_on_from_where_it_was(tmp_path: Path) -> None:
     last.write(file.name, b"1\n2\n3\n4\n5\n", 6000)
     assert [b"5"] == last.run()
     assert [] == last.alarms
+
+
+@pytest.mark.parametrize(
+    ("content", "alarm"), [(b"9\n9\n", "was rewritten"), (b"2\n", "shrank from 4 bytes")]
+)
+def test_a_file_that_was_rewritten_where_its_folder_is_now(
+    tmp_path: Path, content: bytes, alarm: str
+) -> None:
+    """In the old folder it is an alarm; in the new one its rows were read again, or others in their place, without a word."""
+    feed = Feed(tmp_path / "land")
+    for name in ("a.jsonl", "b.jsonl"):
+        feed.write(name, b"1\n2\n", 9000)
+    assert 4 == len(feed.run())
+    shutil.move(tmp_path / "land", tmp_path / "there")
+    other = moved_to(feed, tmp_path / "there")
+    file = other.write("b.jsonl", content, 8000)
+    for _ in range(2):
+        planned = other.plan()
+        [said] = planned.alarms
+        assert said.startswith(f"{file} {alarm}")
+        assert () == planned.ranges
+        assert [] == other.run()
 
 
 def test_another_file_of_the_same_name_is_another_file(tmp_path: Path) -> None:
