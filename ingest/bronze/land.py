@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial, reduce
@@ -52,6 +52,9 @@ class Landed:
     messages: int = 0
     alarms: list[tuple[str, str]] = field(default_factory=list)  # source, text
     warnings: list[str] = field(default_factory=list)
+    missing_topics: dict[str, Mapping[str, str]] = field(
+        default_factory=dict
+    )  # what to say of each, by source
 
 
 def last_batch(lake: Tables) -> int:
@@ -74,6 +77,8 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
             look = kafka.look(lake, source, positions.places.get(source.name, {}))
             landed.alarms.extend((source.name, text) for text in look.alarms(lake.pipeline.file))
             landed.warnings.extend(f"source {source.name}: {text}" for text in look.plan.warnings)
+            if not look.trouble:  # a broker that is down says nothing of its topics
+                landed.missing_topics[source.name] = look.plan.missing
             looks.append(look)
         for part in files.parts(lake.pipeline, source):
             planned = files.plan(

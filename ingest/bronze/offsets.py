@@ -157,6 +157,9 @@ class KafkaPlan:
     gaps: tuple[Gap, ...] = ()
     warnings: tuple[str, ...] = ()
     due: bool = False
+    missing: Mapping[str, str] = field(
+        default_factory=dict
+    )  # topics, or the pattern, that fit none: what to say
 
     @property
     def reads(self) -> list[OffsetSpan]:
@@ -195,23 +198,26 @@ def plan(
     kept = tuple(span for span in spans if span.end > span.start or span.place in new)
     chosen = {place for place in new if starts[place] != cluster.begins[place]} | resumed
     due = any(span.end > span.start or span.place in chosen for span in kept)
-    return KafkaPlan(kept, tuple(gaps), tuple(_warnings(source, known, cluster, resumed)), due)
+    missing = dict(_missing(source, known, cluster))
+    went_on = [
+        f"{place} goes on at {cluster.begins[place]}: the loss before was accepted."
+        for place in sorted(resumed)
+    ]
+    return KafkaPlan(kept, tuple(gaps), (*missing.values(), *went_on), due, missing)
 
 
-def _warnings(
-    source: Source, known: Mapping[Place, Position], cluster: Cluster, resumed: Iterable[Place]
-) -> Iterator[str]:
+def _missing(source: Source, known: Mapping[Place, Position], cluster: Cluster) -> Iterator[tuple[str, str]]:
+    """Topics of the pipeline file, and its pattern, that fit none of the cluster's and never have: what to say of each."""
     read = {place.topic for place in known}
     for topic in source.topics:
         if topic not in cluster.topics and topic not in read:
             hint = nearest(topic, cluster.seen)
-            yield f"topic {topic} does not exist yet, or its user may not see it{hint or '.'}"
+            yield topic, f"topic {topic} does not exist yet, or its user may not see it{hint or '.'}"
     if source.topic_pattern and not cluster.topics and not known:
         seen = [topic for topic in sorted(cluster.seen) if not topic.startswith("__")]  # Kafka's own
         such = f", such as {', '.join(seen[:_SHOWN])}" if seen else ""
-        yield f"no topic matches {source.topic_pattern} yet: its user sees {counted(len(seen), 'topic')}{such}."
-    for place in sorted(resumed):
-        yield f"{place} goes on at {cluster.begins[place]}: the loss before was accepted."
+        user_sees = f"its user sees {counted(len(seen), 'topic')}{such}."
+        yield source.topic_pattern, f"no topic matches {source.topic_pattern} yet: {user_sees}"
 
 
 # --- starts -------------------------------------------------------------------------------------

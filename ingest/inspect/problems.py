@@ -22,7 +22,7 @@ from ingest.inspect.due import overdue
 from ingest.inspect.gone_tables import departed
 from ingest.inspect.problem_kinds import AGE, ERROR, OK, WARN, state_of, verb_of
 from ingest.inspect.problem_kinds import OF_THE_LAKE as KINDS
-from ingest.lake import barriers, decisions, decoded_with, identity, lock, sealing
+from ingest.lake import barriers, decisions, decoded_with, identity, lock, missing_topics, sealing
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.books import MISDATED, misdated
 from ingest.lake.decisions import ACKNOWLEDGE, Decision
@@ -448,8 +448,11 @@ def of_state(
         if outdated.left_out is None:
             yield _of_source(outdated.source, _of_kind("decoded_before", text, typed, since=outdated.since))
         else:
-            for mirror in known_mirrors.names(lake.pipeline, outdated.left_out):
-                yield _of_kind("left_out", text, typed, str(mirror), outdated.since)
+            for target in known_mirrors.names(lake.pipeline, outdated.left_out):
+                yield _of_kind("left_out", text, typed, str(target), outdated.since)
+    for lacks in missing_topics.listed(lake):
+        problem = _of_kind("missing_topics", lacks.text, command("plan", file), since=lacks.since)
+        yield _of_source(lacks.source, problem)
     for late in overdue(lake, gone):
         typed = command("reconcile", file, "--due", f"--source={late.source}")
         problem = _of_kind("not_compared", f"{late.sentence}: `{typed}`", typed, since=late.since)

@@ -1,0 +1,96 @@
+"""Topics that a source names and its broker lacks: in the list of problems, as the last run found them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingest.bronze import kafka
+from ingest.bronze.offsets import Cluster, KafkaPlan, Look, Place, Position, plan
+from ingest.config import Pipeline, Source
+from ingest.config.model import TableRule
+from ingest.inspect import status
+from ingest.lake.schemas import DECISIONS
+from ingest.lake.tables import LakeReader
+from ingest.result import STAGES
+from tests.shops import Shops
+
+
+@dataclass(slots=True)
+class Streamed(Shops):
+    """A source of files, and one of a broker."""
+
+    topics: tuple[str, ...] = ("orders", "stock")
+    pattern: str = ""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """Over the folder's files and the broker."""
+        of_files = Shops.pipeline.fget(self)  # type: ignore[attr-defined]
+        stream = Source("k", "kafka", "canal", topics=self.topics, topic_pattern=self.pattern)
+        made: Pipeline = replace(of_files, sources=(*of_files.sources, stream))
+        return made
+
+    def problems(self) -> list[dict[str, Any]]:
+        """What `status` lists."""
+        causes: list[dict[str, Any]] = status.status(LakeReader(self.pipeline))["causes"]
+        return causes
+
+
+def shows(monkeypatch: pytest.MonkeyPatch, *topics: str, is_down: bool = False) -> None:
+    """Have the broker show these topics, all of them empty."""
+
+    def look(_lake: object, source: Source, known: Mapping[Place, Position]) -> Look:
+        if is_down:
+            return Look(source, KafkaPlan(), trouble="the broker does not answer")
+        chosen = [topic for topic in topics if topic in source.topics]
+        empty = {Place(topic, 0): 0 for topic in chosen}
+        cluster = Cluster("c", dict.fromkeys(chosen, "id"), empty, empty, lambda _moment: empty, topics)
+        return Look(source, plan(source, known, cluster), cluster.id, cluster.topics)
+
+    monkeypatch.setattr(kafka, "look", look)
+
+
+def test_a_topic_that_the_broker_lacks_is_a_problem_until_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only those who read a run's warnings knew that one of its streams had never begun: `status` was green."""
+    shops = Streamed(tmp_path, TableRule(match="shop_1.item"), stages=STAGES)
+    shows(monkeypatch, "order", "stock")
+    shops.say(1, "INSERT", 1, "a").run()
+    [problem] = shops.problems()
+    assert ("missing_topics", "warn", None) == (problem["kind"], problem["severity"], problem["mirror"])
+    assert "source k: its broker lacks topics" == problem["cause"]
+    assert (
+        "topic orders does not exist yet, or its user may not see it; did you mean order?" == problem["text"]
+    )
+    assert f"ingest plan {shops.pipeline.file}" == problem["command"]
+    assert problem["since"]
+
+    known = shops.lake.snapshot(DECISIONS.name).version
+    shops.run()
+    shows(monkeypatch, is_down=True)
+    shops.run()
+    assert known == shops.lake.snapshot(DECISIONS.name).version, "it is as it was, or nobody knows"
+    assert "missing_topics" in {cause["kind"] for cause in shops.problems()}
+
+    shops.topics = ("order", "stock")
+    assert "missing_topics" not in {cause["kind"] for cause in shops.problems()}, "the file names it no more"
+    shops.topics = ("orders", "stock")
+    shows(monkeypatch, "orders", "stock")
+    shops.say(1, "INSERT", 2, "b").run()
+    assert [] == shops.problems()
+
+
+def test_a_pattern_that_fits_no_topic_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slip in a pattern reads nothing for ever."""
+    shops = Streamed(tmp_path, TableRule(match="shop_1.item"), stages=STAGES, topics=(), pattern=r"ordrs\..*")
+    shows(monkeypatch, "orders.1")
+    shops.say(1, "INSERT", 1, "a").run()
+    assert [r"no topic matches ordrs\..* yet: its user sees 1 topic, such as orders.1."] == [
+        problem["text"] for problem in shops.problems()
+    ]
