@@ -263,6 +263,16 @@ def json_key(key: bytes | None, plan_of: Callable[[bytes], ConnectPlan]) -> Imag
         return None
 
 
+def json_key_columns(key: bytes | None) -> tuple[str, ...]:
+    """The names of a Kafka key's columns; none for no key and for no JSON object."""
+    if not key or key.lstrip()[:1] != b"{":
+        return ()
+    try:
+        return tuple(json_values.unwrapped(key).payload or ())
+    except Undecodable:
+        return ()
+
+
 def envelope_fields(schema: bytes) -> tuple[Field, ...]:
     """The columns that the envelope's schema gives to ``after`` (or ``before``)."""
     by_name = {field.name: field.fields for field in row_fields(schema)}

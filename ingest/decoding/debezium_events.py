@@ -46,7 +46,8 @@ def kind_of(event: Mapping[str, Any]) -> str:
 
 
 def _has_record(event: Mapping[str, Any]) -> bool:
-    return any(isinstance(event.get(name), Mapping) for name in ("source", "before", "after"))
+    source, before, after = event.get("source"), event.get("before"), event.get("after")
+    return isinstance(source, dict) or isinstance(before, dict) or isinstance(after, dict)
 
 
 _OF_MARKS_ALONE = frozenset({"ts_ms", "data_collections"})

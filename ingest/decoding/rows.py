@@ -200,16 +200,24 @@ def convert_both(
 
     ``old`` and ``new`` are the images as sent.
     """
-    if not before or not after or (usual := plan.of(after)).bits:
-        return [*convert(before, plan, old), *convert(after, plan, new)]
-    sent = {column: before.get(column) for column, _ in usual.converts}
-    failed = convert(before, plan, old)
-    failed_again = []
+    if not before:
+        return convert(after, plan, new)
+    if not after:
+        return convert(before, plan, old)
+    usual = plan.of(after) if before.keys() <= after.keys() else plan
+    if usual.bits:
+        return convert(before, plan, old) + convert(after, plan, new)
+    failed, failed_again = [], []
     for column, function in usual.converts:
-        value = after.get(column)
+        was, value = before.get(column), after.get(column)
+        if was is not None:
+            try:
+                before[column] = function(was)
+            except (ValueError, OverflowError):
+                failed.append(column)
         if value is None:
             continue
-        if value == sent[column]:
+        if value == was:
             after[column] = before[column]
             if column in failed:
                 failed_again.append(column)

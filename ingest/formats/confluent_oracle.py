@@ -193,7 +193,7 @@ def _row(place: Change, record: OracleRecord, message: Message, hints: Hints) ->
     table = rows.named_table(place.table, hints, message.topic)
     declared = hints.tables(table)
     plan = rows.plan_of_declared(declared.columns, hints.options, whole=MILLIS)
-    if plan.of(record.image or record.before or {}).bits:  # number or text? only the bytes say
+    if plan.bits and plan.of(record.image or record.before or {}).bits:  # number or text? only the bytes say
         record = _read(message.value or b"", hints.options.extra)
     _, before, image, old, row, schema, _ = record
     kept = rows.convert_both(before, image, plan, old, row)

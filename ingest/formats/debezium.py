@@ -169,7 +169,9 @@ def wrapped_row(
     declared, options = hints.tables(table), hints.options
     plan = connect.plan(schema, encoding.envelope_fields, declared.columns, meanings, reading(options))
     images = encoding.image(members.get("before"), plan), encoding.image(members.get("after"), plan)
-    old = next((value for name, value in message.headers if name == OLD_KEY), None)
+    old = (
+        next((value for name, value in message.headers if name == OLD_KEY), None) if message.headers else None
+    )
     old_key = None if old is None else encoding.key(old, hints, declared)
     transaction = encoding.texts(members.get("transaction")).get("id")
     op = OPS.get(named or "")
@@ -365,9 +367,9 @@ def json_key(key: bytes | None, hints: Hints, declared: TableHints | None = None
     )
 
 
-def json_key_columns(key: bytes | None, hints: Hints) -> tuple[str, ...]:
+def json_key_columns(key: bytes | None, _hints: Hints) -> tuple[str, ...]:
     """The names of the key's columns; none where it is not a JSON object."""
-    return tuple(json_key(key, hints) or ())
+    return connect.json_key_columns(key)
 
 
 @lru_cache(maxsize=1024)

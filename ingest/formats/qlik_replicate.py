@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, UnsetType
 
 from ingest import values
 from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, TableId
@@ -28,7 +28,7 @@ from ingest.decoding.replicate_types import HEX, logical
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.images_before import ImagesBefore
-from ingest.values.json_records import Kept, RecordReader, Text
+from ingest.values.json_records import Kept, RecordReader, Text, no_record
 from ingest.values.remembered import remembered
 
 ABOUT = About(
@@ -77,22 +77,6 @@ class NamedRecord(msgspec.Struct, gc=False):
     table_name: Text = msgspec.field(default=UNSET, name="tableName")
 
 
-class ReplicateRecord(NamedRecord, gc=False, rename="camel"):
-    """The members of an envelope and of the message in it, which may come alone."""
-
-    magic: Text = UNSET
-    type: Text = UNSET
-    message: Kept = UNSET
-    message_schema_id: Kept = UNSET
-    message_schema: Kept = UNSET
-    lineage: Kept = UNSET
-    table_structure: Kept = UNSET
-    data_schema: Kept = UNSET
-    data: Kept = UNSET
-    before_data: Kept = UNSET
-    headers: Kept = UNSET
-
-
 class ChangeHeaders(NamedRecord, gc=False, rename="camel"):
     """The documented headers of a data message."""
 
@@ -108,7 +92,28 @@ class ChangeHeaders(NamedRecord, gc=False, rename="camel"):
     transaction_last_event: Kept = UNSET
 
 
-_records, _headers = RecordReader(ReplicateRecord), RecordReader(ChangeHeaders)
+class ReplicateMessage(NamedRecord, gc=False, rename="camel"):
+    """The members of a data message or of a metadata message."""
+
+    lineage: Kept = UNSET
+    table_structure: Kept = UNSET
+    data_schema: Kept = UNSET
+    data: Kept = UNSET
+    before_data: Kept = UNSET
+    headers: ChangeHeaders | UnsetType | None = UNSET
+
+
+class ReplicateEnvelope(ReplicateMessage, gc=False, rename="camel"):
+    """The members of an envelope, and those of a message that comes without one."""
+
+    magic: Text = UNSET
+    type: Text = UNSET
+    message: ReplicateMessage | UnsetType | None = UNSET
+    message_schema_id: Kept = UNSET
+    message_schema: Kept = UNSET
+
+
+_records, _headers = RecordReader(ReplicateEnvelope), RecordReader(ChangeHeaders)
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
@@ -123,8 +128,10 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
         return (_description(content, hints, note),)
     if kind != DATA:
         raise Undecodable("unknown-operation", f"the message type {kind[:40]!r} is not documented")
-    headers = _headers.read(content.headers)[0] if isinstance(content.headers, Raw) else ChangeHeaders()
-    if headers.operation is UNSET:
+    headers = content.headers
+    if other := no_record(headers):
+        _headers.read(other)  # refuses it as such
+    if not isinstance(headers, ChangeHeaders) or headers.operation is UNSET:
         raise Undecodable("not-this-format", "headers.operation is missing")
     place = _place(headers, content, note)
     return (_row(place, headers, content, hints, message.topic),)
@@ -143,19 +150,18 @@ def recognise(sample: bytes) -> str | None:
     return None
 
 
-def _opened(envelope: ReplicateRecord) -> tuple[str, ReplicateRecord]:
+def _opened(envelope: ReplicateEnvelope) -> tuple[str, ReplicateMessage]:
     """What kind of message it is, and the message inside the envelope."""
     if envelope.magic is UNSET:
         return (METADATA if envelope.table_structure is not UNSET else DATA), envelope
     inside = envelope.message
-    first = b"" if inside is UNSET else bytes(inside)[:1]
-    if first == b'"':
+    if no_record(inside)[:1] == b'"':
         raise Undecodable(
             "avro-envelope", "the envelope's message is no JSON: set the endpoint's message format to JSON"
         )
-    if envelope.magic != MAGIC or inside is UNSET or first != b"{":
+    if envelope.magic != MAGIC or not isinstance(inside, ReplicateMessage):
         raise Undecodable("not-this-format", f"an envelope without the constant {MAGIC} or without a message")
-    return envelope.type or "", _records.read(inside)[0]
+    return envelope.type or "", inside
 
 
 def _place(headers: ChangeHeaders, content: NamedRecord, note: str | None) -> Change:
@@ -192,7 +198,9 @@ def _table(*places: NamedRecord) -> TableId:
     return TableId((owners[0] or None) if owners else None, None, names[0])
 
 
-def _row(place: Change, headers: ChangeHeaders, content: ReplicateRecord, hints: Hints, topic: str) -> Change:
+def _row(
+    place: Change, headers: ChangeHeaders, content: ReplicateMessage, hints: Hints, topic: str
+) -> Change:
     new, old = content.data or None, content.before_data or None
     after, before = values.optional_image(new), values.optional_image(old)
     mask = headers.column_mask or None
@@ -235,7 +243,7 @@ def _without_absent(image: Image | None, mask: str | None) -> bool:
     return not absent
 
 
-def _description(content: ReplicateRecord, hints: Hints, note: str | None) -> Change:
+def _description(content: ReplicateMessage, hints: Hints, note: str | None) -> Change:
     """A table's structure, which changes no rows: silver keeps it as a connector's own description."""
     if content.lineage is UNSET or content.table_structure is UNSET:
         raise Undecodable("bad-message", "a metadata message lacks lineage or tableStructure")

@@ -1,6 +1,7 @@
 """JSON objects whose members are known: read in one pass, and proven by writing them again.
 
-A record is a `msgspec.Struct` with a field for each member that its document names, of one of the kinds below. What was
+A record is a `msgspec.Struct` with a field for each member that its document names, of one of the kinds below, or a record
+itself (``Inner | UnsetType | None``; of a member that is no object its bytes are kept). What was
 read must be as long again as what was sent; a name given twice, spaces, escapes, a member that is not known or of another
 kind break the equality. Then the members are taken one by one, exactly and slowly.
 """
@@ -8,7 +9,7 @@ kind break the equality. Then the members are taken one by one, exactly and slow
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -37,7 +38,7 @@ class RecordReader(Generic[_Record]):
         self._kind = kind
         self._decode = msgspec.json.Decoder(kind).decode
         self._readers = [
-            (field.name, field.encode_name, _READERS[field.type]) for field in msgspec.structs.fields(kind)
+            (field.name, field.encode_name, _reader_of(field.type)) for field in msgspec.structs.fields(kind)
         ]
 
     def read(self, raw: bytes | Raw) -> tuple[_Record, str | None]:
@@ -53,9 +54,23 @@ class RecordReader(Generic[_Record]):
         return self._kind(**read), note
 
 
+def _reader_of(kind: Any) -> Callable[[Raw], Any]:
+    """What reads a member of one kind by itself."""
+    records = [each for each in get_args(kind) if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+    if not records:
+        return _READERS[kind]
+    reader = RecordReader(records[0])
+    return lambda raw: reader.read(raw)[0] if bytes(raw)[:1] == b"{" else None if is_null(raw) else raw
+
+
 def count_of(value: Count) -> int | None:
     """The number of a member; None for a missing one and for a text that is none."""
     return value if type(value) is int else integer(value) if isinstance(value, str) else None
+
+
+def no_record(value: object) -> bytes:
+    """The bytes of a member that should be a record and is something else; empty for a record, null and a missing one."""
+    return bytes(value) if isinstance(value, Raw) else b""
 
 
 def kept_of(value: Kept) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from decimal import Decimal
 
@@ -187,3 +188,25 @@ def test_plans_of_columns_that_come_and_go():
         name = f"c{number % 7}"
         plan = connect.plan("p", fields, {name: "date"}, meaningless, declared_values.Reading())
         assert {name: "date"} == plan.types
+
+
+@given(
+    st.dictionaries(st.sampled_from("abc"), st.none() | st.integers() | st.text(max_size=3), max_size=3),
+    st.sampled_from(["plain", "payload", "schema", "array"]),
+    st.none() | st.integers(0, 30),
+)
+def test_the_names_of_a_key_are_those_of_its_columns(key, shape, cut):
+    """Rows would have another key than the deletes that name only it."""
+    schema = {"type": "struct", "fields": [{"field": name, "type": "string"} for name in key]}
+    sent = {
+        "plain": key,
+        "payload": {"payload": key},
+        "schema": {"schema": schema, "payload": key},
+        "array": [key],
+    }[shape]
+    data = json.dumps(sent).encode()[:cut]
+    reading = declared_values.Reading("base64", "big", "micros", "micros", "UTC")
+    image = connect.json_key(
+        data, lambda schema: connect.plan(schema, connect.row_fields, {}, connect.meanings, reading)
+    )
+    assert tuple(image or ()) == connect.json_key_columns(data)

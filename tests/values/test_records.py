@@ -8,11 +8,21 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from ingest import values
 from ingest.errors import Undecodable
-from ingest.values.json_records import Count, Kept, RecordReader, Text, Texts, count_of, kept_of, texts_of
+from ingest.values.json_records import (
+    Count,
+    Kept,
+    RecordReader,
+    Text,
+    Texts,
+    count_of,
+    kept_of,
+    no_record,
+    texts_of,
+)
 
 
 class Example(msgspec.Struct, rename="camel"):
@@ -22,6 +32,13 @@ class Example(msgspec.Struct, rename="camel"):
     id: Count = UNSET
     cells: Texts = UNSET
     columns: Kept = UNSET
+
+
+class Outer(msgspec.Struct):
+    """A record with another one in it."""
+
+    name: Text = UNSET
+    inside: Example | UnsetType | None = UNSET
 
 
 READER = RecordReader(Example)
@@ -108,3 +125,26 @@ def test_a_member_of_another_kind_is_refused_where_it_is_asked_for(sent, said):
 def test_a_list_of_values_is_given_as_it_is(sent, cells):
     """None is a row that is not there, and a list without values one of no columns."""
     assert cells == texts_of(READER.read(sent)[0].cells, "cells")
+
+
+@given(
+    st.fixed_dictionaries(
+        {}, optional={"name": _SCALARS, "inside": _DOCUMENTS | st.none() | st.just("text") | st.just([1])}
+    )
+)
+def test_a_record_in_a_record_is_read_as_by_itself(document):
+    """The headers of a message would be those of another one, or none."""
+    short, long = (
+        RecordReader(Outer).read(json.dumps(document, separators=separators).encode())[0]
+        for separators in ((",", ":"), (", ", ": "))
+    )
+    inside = document.get("inside")
+    for read in (short, long):
+        assert ("name" in document) == (read.name is not UNSET)
+        if isinstance(inside, dict):
+            alone = READER.read(json.dumps(inside).encode())[0]
+            assert isinstance(read.inside, Example)
+            assert (alone.table_name, alone.cells) == (read.inside.table_name, read.inside.cells)
+            assert str(alone.id) == str(read.inside.id)
+        else:
+            assert (json.dumps(inside).encode() if inside else b"") == no_record(read.inside)
