@@ -226,10 +226,5 @@ def _images(envelope: Mapping[str, Raw], names: Mapping[str, str]) -> tuple[Raw 
 
 def _keys(key: bytes | None, image: Mapping[str, str | None]) -> tuple[str, ...]:
     """The key's columns from the record's key, if it is an object of columns of the row."""
-    if not key or key[:1] != b"{":
-        return ()
-    try:
-        names = tuple(_payload(values.members(Raw(key))))
-    except Undecodable:
-        return ()
-    return names if names and image.keys() >= {*names} else ()
+    names = connect.json_key_columns(key)
+    return names if image.keys() >= {*names} else ()
