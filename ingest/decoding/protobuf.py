@@ -36,7 +36,8 @@ class MessageTypes:
         try:
             message = parse(data)
             message.DiscardUnknownFields()
-            # written again, no field of a table takes more bytes than it was sent with: where as many come out, all are known
+            # written again, no field of a table takes more bytes than it was sent with (a repeated number might, packed: there is
+            # none): where as many come out, all are known
             is_foreign = message.ByteSize() != len(data) and self._is_foreign(name, [parse(data)])
         except Exception:  # the library's own, which is imported by the first message
             is_foreign = True
