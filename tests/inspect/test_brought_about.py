@@ -1,0 +1,149 @@
+"""Kinds of problems that checks find, brought about by what sources send and others do to a lake, in one night of one pipeline."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from ingest.change import TableId
+from ingest.config import load
+from ingest.inspect.problem_kinds import OF_CHECKS, OF_THRESHOLDS
+from ingest.lake.names import mirror_path
+from ingest.lake.tables import LakeReader
+from tests.fleet import typed
+from tests.lakes import touch
+from tests.quality.test_order_checks import PARTS, canal
+
+SENT = {  # what the sources' second files bring about
+    "cut.t": {"event_order"},
+    "mixed.t": {"unplaced_changes"},
+    "again.t": {"repeated_moves"},
+    "read.t": {"re_reads_ignored", "old_positions"},
+    "older.t": {"old_positions"},
+    "fine.t": set[str](),
+}
+COUNTED = ("rows", "cells_checked")
+"""What is only counted, and has a limit for the table ``counted.t`` here."""
+
+
+def duplicated(mirror: deltalake.DeltaTable) -> None:
+    """A row is there twice."""
+    _put(mirror, mirror.to_pyarrow_table().slice(0, 1))
+
+
+def revived(mirror: deltalake.DeltaTable) -> None:
+    """A row is there that no message has brought."""
+    row = mirror.to_pyarrow_table().slice(0, 1).to_pylist()[0]
+    _put(mirror, pa.Table.from_pylist([row | {"id": 99}], schema=_schema(mirror)))
+
+
+def unkeyed(mirror: deltalake.DeltaTable) -> None:
+    """A row has no key."""
+    row = mirror.to_pyarrow_table().slice(0, 1).to_pylist()[0]
+    _put(mirror, pa.Table.from_pylist([row | {"id": None}], schema=_schema(mirror)))
+
+
+def gone(mirror: deltalake.DeltaTable) -> None:
+    """All rows are gone."""
+    mirror.delete(commit_properties=_AS_OURS)
+
+
+def widened(mirror: deltalake.DeltaTable) -> None:
+    """It has a column that nobody has decided."""
+    field = deltalake.Field("surplus", deltalake.schema.PrimitiveType("string"))
+    mirror.alter.add_columns(field, commit_properties=_AS_OURS)
+
+
+def damaged(mirror: deltalake.DeltaTable) -> None:
+    """Its files were overwritten."""
+    for file in Path(mirror.table_uri.removeprefix("file://")).glob("*.parquet"):
+        file.write_bytes(b"x" * 500)
+
+
+PLANTED: dict[str, tuple[Callable[[deltalake.DeltaTable], None], set[str]]] = {
+    "twice": (duplicated, {"key_unique"}),
+    "ghost": (revived, {"ghost_rows"}),
+    "empty": (unkeyed, {"key_not_null"}),
+    "lost": (gone, {"missing_rows"}),
+    "wide": (widened, {"schema"}),
+    "torn": (damaged, {"readable"}),
+}
+"""What is done to mirrors by whoever writes like this pipeline, as an error of the product would, by their databases."""
+_AS_OURS = deltalake.CommitProperties({"userMetadata": json.dumps({"run": "r"})})
+
+
+def _put(mirror: deltalake.DeltaTable, rows: pa.Table) -> None:
+    deltalake.write_deltalake(mirror, rows, mode="append", commit_properties=_AS_OURS)
+
+
+def _schema(mirror: deltalake.DeltaTable) -> pa.Schema:
+    return mirror.to_pyarrow_table().schema
+
+
+@pytest.fixture(scope="module")
+def night(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What is listed after two batches, and after what was done to the mirrors then: all is checked again."""
+    folder = tmp_path_factory.mktemp("night")
+    file = folder / "night.yaml"
+    parts = dict(PARTS)
+    for name in (*PLANTED, "counted"):
+        first = canal("INSERT", 100, "a", name)
+        parts[name] = "dts-canal", first, canal("INSERT", 200, "b", name).replace('"id": "1"', '"id": "2"')
+    sources = "".join(
+        f"  - {{name: {name}, kind: files, path: './{name}-*.jsonl', format: {part[0]}, settle: 1s}}\n"
+        for name, part in parts.items()
+    )
+    limits = ", ".join(f"{name}: 0" for name in COUNTED)
+    (folder / "counts.csv").write_text("table,rows\nfine.t,7\n", "utf-8")
+    file.write_text(
+        f"pipeline: night\nlake: ./lake\nengine: auto\nplain_tables: true\nsources:\n{sources}quality:\n"
+        f"  - {{table: counted.t, thresholds: {{{limits}}}}}\n  - {{table: fine.t, source_counts: counts.csv}}\n",
+        "utf-8",
+    )
+    for number in (1, 2):
+        for name, part in parts.items():
+            path = folder / f"{name}-{number}.jsonl"
+            path.write_text(part[number], "utf-8")
+            touch(path, 3600 - number)
+        code, out = typed(f"ingest run {shlex.quote(str(file))}")
+        assert code in (0, 1), out
+    sent, lake = _causes(file), LakeReader(load(file))
+    for name, (plant, _) in PLANTED.items():
+        plant(deltalake.DeltaTable(lake.path(mirror_path(TableId(name, None, "t")))))
+    assert 1 == typed(f"ingest quality {shlex.quote(str(file))}")[0]
+    return sent + _causes(file)
+
+
+def _causes(file: Path) -> list[dict[str, Any]]:
+    causes: list[dict[str, Any]] = json.loads(typed(f"ingest status {file} --output json")[1])["causes"]
+    return causes
+
+
+def test_what_has_happened_is_listed(night: list[dict[str, Any]]) -> None:
+    """A kind that only a row in the table of checks brings about may be one that no history does."""
+    kinds: dict[str, set[str]] = {}
+    for cause in night:
+        kinds.setdefault(cause["mirror"], set()).add(cause["kind"])
+    wanted = SENT | {f"{name}.t": expected for name, (_, expected) in PLANTED.items()}
+    wanted |= {"counted.t": {*COUNTED}, "fine.t": {"row_count"}}
+    lacking = {
+        name: (expected, kinds.get(name))
+        for name, expected in wanted.items()
+        if expected - kinds.get(name, set())
+    }
+    assert {} == lacking
+
+
+def test_each_has_a_time_and_a_command_that_its_kind_may_have(night: list[dict[str, Any]]) -> None:
+    """Whoever is woken asks since when, and what to type."""
+    for cause in night:
+        assert cause["since"], cause
+        kind = (OF_CHECKS | OF_THRESHOLDS).get(cause["kind"])
+        assert kind is None or shlex.split(cause["command"])[1] in kind.verbs, cause
