@@ -20,7 +20,7 @@ from ingest.inspect.finished import is_finished
 from ingest.inspect.gone_tables import departed
 from ingest.inspect.problem_kinds import EXCLUDED, OK, worst
 from ingest.inspect.problems import Problem
-from ingest.lake import duck, faults, feeds, histories, rejects
+from ingest.lake import decoded_with, duck, faults, feeds, histories, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.delta import NO_TABLE
 from ingest.lake.mirrors import Mirror
@@ -75,7 +75,8 @@ def _excluded(lake: Tables, entry: Mapping[str, Any], match: str) -> dict[str, A
     at = "" if entry["batch"] is None else f": its rows are of batch {entry['batch']} and get no more"
     said = f"{lake.pipeline.file} excludes it (match: {match}){at}; `{typed}` removes it"
     [later] = lake.ask(f"SELECT min(started_at) AS moment FROM {{runs}} WHERE batch > {entry['batch'] or 0}")
-    return {"state": EXCLUDED, "message": said, "command": typed, "since": _utc(later["moment"])}
+    since = later["moment"] or decoded_with.edited_at(lake.pipeline)  # nothing has come since
+    return {"state": EXCLUDED, "message": said, "command": typed, "since": _utc(since)}
 
 
 def named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:
@@ -116,7 +117,8 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
     except Exception as error:  # one damaged table must not hide the state of the others
         said = faults.of_mirror(error, lake, mirror.name, mirror.path)
         is_sound = faults.fault(error) is not None and not faults.damaged(error)  # it only cannot be read now
-        extent, run = NO_TABLE.extent, {"state": "failed" if is_sound else "damaged", "message": said}
+        state = "failed" if is_sound else "damaged"
+        extent, run = NO_TABLE.extent, {"state": state, "message": said, "since": run.get("done")}
     have = known_mirrors.folded_until(lake, mirror, extent)
     if mirror.path.startswith(MIRRORS):  # an old history table may be left unchanged
         run = _without_rest(run, have, lake.pipeline.file)
@@ -149,7 +151,8 @@ def _without_rest(run: dict[str, Any], have: int, file: Path) -> dict[str, Any]:
         return run
     holds = f"batch {have}" if have > 0 else "none"
     text = f"batch {run['batch']} was folded and its table holds {holds}"
-    return {"state": "failed", "message": f"{text}: `{command('retry', file)}` folds the rest again"}
+    said = f"{text}: `{command('retry', file)}` folds the rest again"
+    return {"state": "failed", "message": said, "since": run.get("done")}  # it was there then
 
 
 def _line(name: str, run: dict[str, Any], entry: Mapping[str, Any] = _NO_ENTRY) -> dict[str, Any]:
@@ -175,9 +178,9 @@ def state_of(run: dict[str, Any]) -> str:
 
 
 def last_runs(lake: Tables) -> dict[str, Row]:
-    """The newest gold row of `runs` for each mirror, with the time since when it has not been done."""
+    """The newest gold row of `runs` for each mirror, with the time when it was ``done`` last, and ``since`` when it has not been."""
     rows = lake.ask(
-        """SELECT subject, state, message, command, batch, seconds, counts,
+        """SELECT subject, state, message, command, batch, seconds, counts, done,
             min(CASE WHEN done IS NULL OR started_at > done THEN started_at END) OVER (PARTITION BY subject) AS since
         FROM (SELECT *, max(CASE WHEN state = 'done' THEN started_at END) OVER (PARTITION BY subject) AS done FROM {runs}
             WHERE stage = 'gold' AND subject IS NOT NULL) AS r

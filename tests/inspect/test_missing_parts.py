@@ -50,7 +50,8 @@ def test_a_run_with_nothing_new_looks_for_its_mirrors(shops: Shops) -> None:
     assert f"`ingest retry {shops.pipeline.file}` folds it again" in failure
     found = status.status(shops.lake)
     assert ["failed"] == [one["state"] for one in found["tables"]]
-    assert ["shop_1.item"] == [one["mirror"] for one in found["causes"]]
+    [cause] = found["causes"]
+    assert ("shop_1.item", True) == (cause["mirror"], bool(cause["since"]))
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,8 @@ def test_a_run_with_nothing_new_looks_whether_its_mirrors_can_be_read(shops: Sho
         f"move the folder {folder} away, and `ingest rebuild {shops.pipeline.file} shop_1.item` makes"
         in lost.said
     )
-    assert ["damaged"] == [one["state"] for one in status.status(LakeReader(shops.pipeline))["tables"]]
+    [row] = status.status(LakeReader(shops.pipeline))["tables"]
+    assert ("damaged", True) == (row["state"], bool(row["since"]))
 
 
 @pytest.mark.parametrize("content", [b"x" * 500, b""], ids=["overwritten", "emptied"])
