@@ -97,7 +97,10 @@ def listing(
     with all_looked_at(sound) as lakes:
         rows = [problem for lake in lakes for problem in alerting.listed(lake)]
     columns = ("id", "severity", "since", "cause", "text", "command", "acknowledged", "sent")
-    output.listing(rows, ("pipeline", *columns) if len(files) > 1 else columns, output_as)
+    if rows or output_as == "json":
+        output.listing(rows, ("pipeline", *columns) if len(files) > 1 else columns, output_as)
+    elif sound:
+        output.line(f"{', '.join(lake.pipeline.name for lake in lakes)}: nothing is known to be wrong.")
     refuse(faults)
     _end(rows, exit_zero=exit_zero)
 

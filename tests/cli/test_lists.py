@@ -133,6 +133,16 @@ def test_rows_that_a_rebuild_changed_are_a_table(capsys: pytest.CaptureFixture[s
     assert "a rebuild would have: 1 row added" in capsys.readouterr().out
 
 
+def test_a_list_without_problems_says_so(tmp_path: Path) -> None:
+    """A table's head without rows, at three in the morning: is nothing wrong, or was nothing found?"""
+    made = WrittenLake(tmp_path)
+    made.take([change("INSERT", "box", 1, {"id": "1", "word": "x"})])
+    done = CliRunner().invoke(app, ["alerts", str(made.file)])
+    assert (0, "depot: nothing is known to be wrong.\n") == (done.exit_code, done.stdout)
+    done = CliRunner().invoke(app, ["alerts", str(made.file), "-o", "json"])
+    assert (0, []) == (done.exit_code, json.loads(done.stdout))
+
+
 def test_batches_that_are_accepted_as_they_are_give_an_answer(tmp_path: Path) -> None:
     """A script that reads the answer of each verb as JSON ended here."""
     made = WrittenLake(tmp_path)
