@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from ingest.cli.app import app
+from ingest.config import load
 from ingest.inspect import problem_kinds, problems, status
 from ingest.inspect.problem_kinds import OF_CHECKS, OF_THE_LAKE, OF_THRESHOLDS
 from ingest.inspect.problems import Problem
@@ -31,6 +32,9 @@ REPAIRS = ("retry", "rebuild")  # typed after those that only look
 def lake(tmp_path_factory: pytest.TempPathFactory) -> WrittenLake:
     """A lake in which every check complains."""
     made = depot(tmp_path_factory.mktemp("every"))
+    with made.file.open("a", encoding="utf-8") as file:
+        file.write("quality:\n  - {table: depot.bins, freshness: 1s}\n")
+    made.pipeline = load(made.file)
     rows = []
     for check in CHECKS.values():
         row = made.check("depot.bins", check.name, 2.0, "fail" if check.severity == "error" else "warn")

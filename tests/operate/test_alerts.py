@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from ingest.cli import output
 from ingest.cli.app import app
 from ingest.config import Pipeline, load
-from ingest.config.entries import AlertTarget
+from ingest.config.entries import AlertTarget, QualityRule
 from ingest.config.model import Source
 from ingest.errors import ConfigError, LockedError, StoppedError
 from ingest.inspect.problem_kinds import ERROR, WARN
@@ -332,7 +332,9 @@ def test_causes_are_what_the_report_lists_and_age_is_as_of_now(tmp_path: Path) -
             }
         ),
     )  # fmt: skip
-    lake = LakeReader(Pipeline("p", Path("/p.yaml"), str(tmp_path), (Source("s", "files", "dts-canal"),)))
+    limits = (QualityRule("shop.orders", freshness=3600.0),)
+    sources = (Source("s", "files", "dts-canal"),)
+    lake = LakeReader(Pipeline("p", Path("/p.yaml"), str(tmp_path), sources, quality=limits))
     found = {one.subject: one for one in problems_of(lake)}
     assert {
         "shop.orders: The newest change is old", "shop.orders: Keys are there more than once",

@@ -323,8 +323,10 @@ def test_until_when_a_mirror_is_complete_fits_its_tile(tmp_path: Path) -> None:
 def test_what_is_old_is_said_wherever_it_is_shown(tmp_path: Path) -> None:
     """A sender that stopped an hour after the last check would go unnoticed if its table's page said Good."""
     made = depot(tmp_path)
-    fresh = made.check("depot.shelf1", "freshness", 5.0) | {"threshold": "3600"}
-    made.product("checks", [fresh, made.check("depot.shelf1", "rows", 1.0)])
+    with made.file.open("a", encoding="utf-8") as file:
+        file.write("quality:\n  - {table: depot.shelf1, freshness: 1h}\n")
+    names = ("freshness", "rows")
+    made.product("checks", [made.check("depot.shelf1", name, 5.0) for name in names])
     client = client_of(made.file)
     old = next(row for row in client.get("/api/status").json[0]["troubles"] if "shelf1" in row["text"])
     assert "bad" == old["light"]
