@@ -122,13 +122,17 @@ class Crossings:
         if owed is None or owed.transaction != transaction:
             return Departure(present)
         of_former, of_present = (_describes(change, row) for row in (owed.row, present))
+        # whichever leaves, an equal row stays; but a row of a load may be the one that has come
+        is_twin = (
+            owed.by_move and not _is_loaded(owed.row) and (_says_all(change) or _are_equal(owed.row, present))
+        )
         decided = of_former or not of_present if transaction is not None else of_former and not of_present
-        if decided:
+        if decided or (of_former and of_present and is_twin):
             return Departure(owed.row, stays=True)
         if transaction is not None:
             return Departure(present, returns=owed.row)
-        alike = of_former and of_present and owed.row.values != present.values
-        return Departure(present, undecided=alike and owed.by_move)
+        differ = owed.row.values != present.values
+        return Departure(present, undecided=of_former and of_present and differ and owed.by_move)
 
     def depart(self, key: Hashable, event: PlacedChange, present: PresentRow | None) -> Departure:
         """What a departure takes from a key."""
@@ -185,15 +189,40 @@ def content_of(change: Change) -> tuple[Hashable, ...]:
     return change.op, *images
 
 
+def _is_loaded(row: PresentRow) -> bool:
+    """True if a row was read at no known place among the changes."""
+    return row.place is not None and row.place.phase == 0
+
+
+def _says_all(change: Change) -> bool:
+    """True if an update says of the row before it what it says of that after it: all that its table has."""
+    return (
+        change.op is Op.UPDATE
+        and not change.partial
+        and (change.after or {}).keys() <= (change.before or {}).keys()
+    )
+
+
+def _are_equal(first: PresentRow, second: PresentRow) -> bool:
+    """True if two rows have the same cells; a column that one of them is older than is NULL there."""
+    names = first.values.keys() | second.values.keys()
+    return all(first.values.get(name) == second.values.get(name) for name in names)
+
+
 def _describes(change: Change, row: PresentRow) -> bool:
     """True if a row may be the one that a change says was there."""
     for column, said in (change.before or {}).items():
         if column in row.values:
             kind = change.types.get(column) or row.types.get(column) or "unknown"
-            hidden = said is None and types.base(kind) in _MAY_BE_LARGE  # where a dialect hides large values
-            if not hidden and not same_value(kind, said, row.values[column]):
+            # where a dialect hides large values, an update whose images both have NULL says nothing of the column
+            is_hidden = said is None and types.base(kind) in _MAY_BE_LARGE and not _stays_null(change, column)
+            if not is_hidden and not same_value(kind, said, row.values[column]):
                 return False
     return True
+
+
+def _stays_null(change: Change, column: str) -> bool:
+    return change.after is not None and change.after.get(column, "") is None
 
 
 _MAY_BE_LARGE = frozenset({"string", "binary", "json", "geometry", "unknown"})
