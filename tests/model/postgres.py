@@ -19,24 +19,24 @@ from tests.model.tables import Clause, Column, Default, Name, Table
 from tests.model.values import RefusedError, Type, literal
 
 TOLD = {
-    "truncate": 1,
-    "truncate_several": 1,
-    "add_column": 3,
-    "drop_column": 2,
-    "rename_column": 2,
-    "set_default": 1,
-    "modify": 1,
-    "widen": 1,
-    "several": 1,
-    "key_grows": 1,
+    "truncate": 3,
+    "truncate_several": 3,
+    "add_column": 9,
+    "drop_column": 6,
+    "rename_column": 6,
+    "set_default": 3,
+    "modify": 4,
+    "widen": 3,
+    "several": 4,
+    "key_grows": 3,
     "rename_table": 1,
     "rotate": 1,
-    "recreate": 1,
-    "drop_database": 1,
-    "nothing": 1,
+    "recreate": 3,
+    "drop_database": 2,
+    "nothing": 3,
 }
 """Statements, and how likely each is."""
-STEPS = {**ROWS, "shift": 2, "swap": 2, **TOLD}
+STEPS = {**{name: 3 * weight for name, weight in ROWS.items()}, "shift": 5, "swap": 5, **TOLD}
 
 
 class PostgresSource(Source):

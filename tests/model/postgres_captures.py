@@ -8,6 +8,7 @@ from typing import Any
 
 from ingest.config.model import TableRule
 from tests.formats.one_history.postgres import LOST, POSTGRES
+from tests.formats.one_history.test_one_history import NONE
 from tests.model import postgres_types
 from tests.model.checks import Capture, policy_of
 from tests.model.parts import Life
@@ -48,6 +49,6 @@ class PostgresCapture(Capture):
 
 
 CAPTURES = tuple(
-    PostgresCapture(f"{name} of PostgreSQL", dialect, LOST[name], keyed=True, typed=True)
+    PostgresCapture(f"{name} of PostgreSQL", dialect, LOST.get(name, NONE), keyed=True, typed=True)
     for name, dialect in POSTGRES.items()
 )

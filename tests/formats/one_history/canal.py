@@ -100,10 +100,16 @@ def write(
     ddl: str | None = "DDL",
     more: Callable[[Event], dict[str, Any]] = lambda _event: {},
     alone: bool = False,
+    shaped: Callable[[Event, dict[str, Any]], dict[str, Any]] = lambda _event, frame: frame,
 ) -> list[Message]:
-    """Messages of a whole history, several rows in one where the source's statement made them; or each row ``alone``."""
+    """Messages of a whole history, several rows in one where the source's statement made them; or each row ``alone``.
+
+    ``shaped`` gives a message its last form.
+    """
     messages = []
     for several in ([event] for event in history.events) if alone else grouped(history.events):
+        if several[0].sql == "":  # one statement truncates several tables
+            continue
         event = several[0]
         kind = {"read": load, **dict.fromkeys(KINDS, ddl)}.get(event.kind) or event.kind.upper()
         place = number(several[-1])
@@ -126,7 +132,7 @@ def write(
                 "mysqlType": {c: types(event.shape[c].declared) for c in event.columns},
             }
             frame |= {"sqlType": dict.fromkeys(event.columns, 12)} | rows(several, cell)
-        messages.append(message(frame, event))
+        messages.append(message(shaped(event, frame), event))
     return messages
 
 
