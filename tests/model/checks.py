@@ -79,7 +79,7 @@ class Capture:
         """The histories of some numbers, as far as the dialect tells of them."""
         made = [history(number, life, seed) for number in numbers]
         for one in made:
-            one.view = self.loss.view
+            one.view, one.statements = self.loss.view, not self.loss.statements
         return made
 
     def rules(self, made: Iterable[History]) -> list[TableRule]:

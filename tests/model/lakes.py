@@ -169,7 +169,7 @@ def alarmed(lake: Lake, feeds: Sequence[Feed], loud: Mapping[str, set[str]]) -> 
 
 def _surplus(made: History, found: Mapping[TableId, Mirror]) -> list[str]:
     """Columns that a table has lost since tables were created or renamed, and a mirror under ``evolve`` still has."""
-    if policy_of(made.number) != "evolve":
+    if policy_of(made.number) != "evolve" or not made.statements:
         return []
     wrong = []
     for table in made.source.known():
@@ -203,12 +203,15 @@ def _mirrors(
     return found
 
 
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+
+
 def _text(cell: Any) -> str | None:
     """A cell as canonical text."""
     if isinstance(cell, Decimal):  # a column that was made again keeps its old type, of more digits
         return re.sub(r"\.0+$", "", f"{cell:f}")
     if isinstance(cell, float):
-        return str(cell).removesuffix(".0")
+        return _NOT_FINITE.get(str(cell)) or str(cell).removesuffix(".0")
     if isinstance(cell, bytes):
         return b64encode(cell).decode()
     if isinstance(cell, dt.datetime):

@@ -65,6 +65,7 @@ class Life:
         reloads: how a table is loaded again: ``rows``, or before them ``drop`` and ``truncate``.
         fixed: names whose columns are always declared alike, as a pipeline file declares them.
         writer: what draws the history; None for MySQL's.
+        shown: True if a row of the table follows each statement at once: where no message tells of statements, only a row can.
     """
 
     steps: dict[str, int]
@@ -78,6 +79,7 @@ class Life:
     reloads: tuple[str, ...] = ()
     fixed: Mapping[str, str] = field(default_factory=dict)
     writer: Callable[..., Any] | None = None
+    shown: bool = False
 
 
 class Parts:

@@ -7,6 +7,7 @@ The model's databases are schemas here.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -125,6 +126,21 @@ class PostgresWriter(Writer):
             self.source.alter((self.database, table.name), [], sql)
         return self.source.table((self.database, table.name))
 
+    def alter(self, table: Table, clauses: list[Clause]) -> None:
+        """ALTER TABLE, and a row that shows what it did, if one shall."""
+        super().alter(table, clauses)
+        if self.life.shown:
+            self.show(self.source.table((table.database, table.name)))
+
+    def show(self, table: Table) -> None:
+        """A row of a table, for which another makes room if all keys are taken."""
+        for _ in range(20):
+            with contextlib.suppress(RefusedError):
+                self.insert(table)
+                return
+            if table.rows:
+                self.source.delete(table, [min(table.rows)])
+
     # --- rows ---
 
     def key_value(self, column: Column) -> str:
@@ -190,6 +206,8 @@ class PostgresWriter(Writer):
         """ALTER COLUMN ... TYPE; a cast that is no assignment needs USING, and the default goes before."""
         if not postgres_types.has_cast(column.type, kind):
             raise RefusedError("no such cast")
+        if self.life.shown and column.type.logical == kind.logical:
+            raise RefusedError("neither a message nor a row tells of it")
         name = self.column_name(column.name)
         new = replace(column, type=kind, default=None)
         using = f" USING {name}::{kind.declared}"

@@ -18,6 +18,9 @@ from tests.model.rows import History
 UNTOLD = {"key_grows", "rename_table", "rotate", "recreate", "drop_database"}
 """Statements that give a table other rows, or another key: without their text no message tells of them."""
 
+RENAMING = {"rename_table", "rotate"}
+"""Statements that mostly hold a mirror, until somebody decides."""
+
 
 @dataclass(frozen=True, slots=True)
 class PostgresCapture(Capture):
@@ -28,7 +31,10 @@ class PostgresCapture(Capture):
         unsaid = UNTOLD if self.loss.statements else set[str]()
         known = {name: weight for name, weight in steps.items() if name not in unsaid}
         kinds = {"types": postgres_types.DECLARED, "keys": postgres_types.KEYS}
-        return Life(known, **{**kinds, "hurried": True, "writer": PostgresWriter, **parts})
+        return Life(
+            known,
+            **{**kinds, "hurried": True, "writer": PostgresWriter, "shown": self.loss.statements, **parts},
+        )
 
     def told(self, steps: Mapping[str, int]) -> dict[str, int]:
         """The steps of which messages alone tell everything, without what the checks of a lake see in its books."""

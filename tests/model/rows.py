@@ -21,7 +21,7 @@ class History:
     """A history: the binlog, the tables that it leaves, and what no message shows of them.
 
     Only where ``doubts`` notes that may a mirror differ, and then it must say so. ``view`` is what a dialect leaves of a
-    value.
+    value, ``statements`` is False if it sends none.
     """
 
     number: int
@@ -30,6 +30,7 @@ class History:
     doubts: dict[Name, set[str]] = field(default_factory=dict)
     keys: dict[str, tuple[str, ...]] = field(default_factory=dict)
     lost: set[int] = field(default_factory=set)
+    statements: bool = True
     view: Callable[[Shape, str], str | None] = lambda _column, text: text
 
     def table_id(self, table: Table) -> TableId:

@@ -38,12 +38,26 @@ OPS = {"read": "r", "insert": "c", "update": "u", "delete": "d", "truncate": "t"
 
 def events(history: History) -> Iterator[tuple[Event, Image | None]]:
     """Events as connectors make them, with the old key: a changed key is a delete and an insert."""
-    for event in history.events:
+    for event in map(without_large, history.events):
         if event.kind != "update" or key(event, event.before) == key(event, event.after):
             yield event, None
         else:
             yield event._replace(kind="delete", after=None), None
             yield event._replace(kind="insert", before=None), key(event, event.before)
+
+
+UNAVAILABLE = "__debezium_unavailable_value"
+
+
+def without_large(event: Event) -> Event:
+    """An event whose unchanged large values are not sent: of PostgreSQL they are in the log if all of the row before is."""
+    if event.identity == "full" or event.kind != "update" or event.after is None or event.before is None:
+        return event
+    after = {
+        name: UNAVAILABLE if text is not None and len(text) > 60 and text == event.before[name] else text
+        for name, text in event.after.items()
+    }
+    return event._replace(after=after)
 
 
 def told(event: Event) -> Event:
