@@ -80,7 +80,10 @@ class PostgresWriter(Writer):
     def new_source(self) -> Source:
         """A server of PostgreSQL, whose names have their letter case."""
         return PostgresSource(
-            time=1_712_345_678_000 + self.number % 1000 * 100_000, hurried=self.life.hurried, within="shop"
+            time=1_712_345_678_000 + self.number % 1000 * 100_000,
+            hurried=self.life.hurried,
+            within="shop",
+            server="PostgreSQL",
         )
 
     def read_type(self, declared: str) -> Type:

@@ -41,6 +41,7 @@ class Source:
     by_server: bool = False
     transaction: int = 0
     within: str | None = None
+    server: str = "MySQL"
 
     # --- names and clock ---
 
@@ -127,7 +128,7 @@ class Source:
                 len(self.events) + 1, self.time, self.counter, kind,
                 None if before is None else dict(before), None if after is None else dict(after),
                 tuple(shape), None, shape, table.key, table.database, table.name, again, self.transaction, table.identity,
-                self.within,
+                self.within, self.server,
             )
         )  # fmt: skip
 
@@ -256,7 +257,7 @@ class Source:
         self.events.append(
             Event(
                 len(self.events) + 1, self.time, self.counter, kind, None, None, tuple(shape), sql, shape, key,
-                named[0], named[1] or None, transaction=self.transaction, within=self.within,
+                named[0], named[1] or None, transaction=self.transaction, within=self.within, server=self.server,
             )
         )  # fmt: skip
         self._ran(sql)

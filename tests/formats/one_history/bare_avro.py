@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -98,16 +99,12 @@ def _dts(event: Event) -> dict[str, Any]:
         "tags": {"pk_uk_info": json.dumps({"PRIMARY": list(event.keys)})},
     }
     if event.within is not None:
-        record |= {"source": {"sourceType": "PostgreSQL", "version": "15"}}
+        record |= {"source": {"sourceType": event.server, "version": "15"}}
         record |= {"objectName": f"{event.within}.{event.database}.{event.table or ''}".rstrip(".")}
     if event.sql:
         name = event.database if event.within is None else record["objectName"]
         return record | {"operation": "DDL", "objectName": name, "afterImages": event.sql}
-    number = (
-        (lambda column: _code(column.logical))
-        if event.within is None
-        else (lambda column: OIDS[column.declared])
-    )
+    number, _ = OWN[event.server]
     fields = [{"name": name, "dataTypeNumber": number(event.shape[name])} for name in event.columns]
     return record | {
         "fields": fields,
@@ -124,16 +121,8 @@ def _code(logical: str) -> int:
 def _image(event: Event, row: Any) -> Any:
     if row is None:
         return None
-    return (
-        [
-            None if value is None else _dts_cell(event.shape[name].logical, value)
-            for name, value in row.items()
-        ]
-        if event.within is None
-        else [
-            None if value is None else _postgres_cell(event.shape[name], value) for name, value in row.items()
-        ]
-    )
+    _, cell = OWN[event.server]
+    return [None if value is None else cell(event.shape[name], value) for name, value in row.items()]
 
 
 def _dts_cell(logical: str, text: str) -> dict[str, Any]:
@@ -177,6 +166,41 @@ def _postgres_cell(column: Column, text: str) -> dict[str, Any]:
     if declared.startswith(("varchar", "char", "text")) and not declared.endswith("]"):
         return {"Character": {"charset": "utf8", "value": {"$text": text}}}
     return {"TextObject": {"type": declared, "value": text}}
+
+
+def _oracle_cell(column: Column, text: str) -> dict[str, Any]:
+    """Of Oracle: every NUMBER is a Decimal, whose digits none but its declaration knows; moments have nanoseconds."""
+    name = column.declared.partition("(")[0]
+    if name == "NUMBER":
+        return {"Decimal": {"value": text, "precision": 0, "scale": -127}}
+    if name == "BINARY_DOUBLE":
+        return {"Float": {"value": float(text), "precision": 53, "scale": 0}}
+    if name in ("DATE", "TIMESTAMP"):
+        *parts, micros = _dts_moment("datetime", text.replace("T", " ").removesuffix("Z"))
+        moment = dict(zip(PARTS, [*parts, (micros or 0) * 1000], strict=True))
+        zoned = {"TimestampWithTimeZone": {"value": moment, "timezone": "UTC"}}
+        return zoned if column.declared.endswith("ZONE") else {"DateTime": moment}
+    if name == "RAW":
+        return {"BinaryObject": {"type": "RAW", "value": {"$hex": bytes_of(text).hex()}}}
+    if name == "CLOB":
+        return {"TextObject": {"type": "CLOB", "value": text}}
+    return {"Character": {"charset": "utf8", "value": {"$text": text}}}
+
+
+ORACLE_CODES = {
+    "VARCHAR2": 1, "NUMBER": 2, "DATE": 12, "RAW": 23, "CHAR": 96, "BINARY_DOUBLE": 101, "CLOB": 112, "TIMESTAMP": 180,
+}  # fmt: skip
+OWN: dict[str, tuple[Callable[[Column], int], Callable[[Column, str], dict[str, Any]]]] = {
+    "MySQL": (lambda column: _code(column.logical), lambda column, text: _dts_cell(column.logical, text)),
+    "PostgreSQL": (lambda column: OIDS[column.declared], _postgres_cell),
+    "Oracle": (
+        lambda column: (
+            231 if column.declared.endswith("ZONE") else ORACLE_CODES[column.declared.partition("(")[0]]
+        ),
+        _oracle_cell,
+    ),
+}
+"""How each database numbers a column's type, and what becomes of a value."""
 
 
 def _dts_text(logical: str, text: str) -> dict[str, Any]:

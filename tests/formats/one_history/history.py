@@ -87,6 +87,7 @@ class Event(NamedTuple):
     transaction: int = 0
     identity: str = "full"  # what the log tells of the row before: all of it, or by default its key
     within: str | None = None  # the database, where ``database`` is a schema
+    server: str = "MySQL"  # whose tables these are
 
     @property
     def second(self) -> int:
