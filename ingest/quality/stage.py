@@ -32,6 +32,7 @@ from ingest.quality import (
     ledgers,
     left_out,
     mirror_questions,
+    misread,
     null_values,
     obsolete_rejects,
     omitted_nulls,
@@ -39,7 +40,6 @@ from ingest.quality import (
     source_counts,
     transactions,
     unknown_values,
-    unsigned,
     vanished,
 )
 from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, CheckResult, Metric, with_limit
@@ -206,7 +206,7 @@ def _measured(lake: Lake, scope: _Scope, asked: cells.Asked | None) -> _Measured
     metrics = list(_of_mirrors(lake, subjects, since, logged, answers))
     sound = mirror_questions.sound(subjects, answers)
     metrics += unknown_values.of_mirrors(lake, sound, logged, steps)
-    metrics += unsigned.of_mirrors(lake, sound, logged)
+    metrics += misread.of_mirrors(lake, sound, logged)
     metrics += cascades.of_mirrors(lake, sound, since, scope.foreign_keys)
     events = [row for row in books.statements if row["class"] != "none"]  # others only describe their tables
     metrics += order_checks.of_mirrors(lake, sound, since, events, steps)

@@ -1,9 +1,11 @@
-"""A number that wrapped because a connector sends BIGINT UNSIGNED as signed is named, where only a statement says UNSIGNED."""
+"""Cells of a column whose rows do not say what only a statement does: that it is UNSIGNED, or a SET."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
@@ -28,10 +30,12 @@ def structure(**types: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def failures(folder: Path, rule: TableRule, *messages: dict[str, Any]) -> list[str]:
+def failures(
+    folder: Path, rule: TableRule, *messages: dict[str, Any], dialect: str = "debezium"
+) -> list[str]:
     """What a run over the messages complains of."""
     (folder / "in.jsonl").write_text("\n".join(map(json.dumps, messages)) + "\n")
-    source = Source("s", "files", "debezium", path=str(folder / "in.jsonl"), settle=0)
+    source = Source("s", "files", dialect, path=str(folder / "in.jsonl"), settle=0)
     pipeline = Pipeline("x", folder / "x.yaml", str(folder / "lake"), (source,), (rule,), engine="auto")
     found = run(unstarted(), pipeline, ("bronze", "silver", "gold", "quality")).failures
     assert Lake(unstarted(), pipeline).exists("checks")
@@ -58,3 +62,35 @@ def test_a_declared_column_is_read_right(tmp_path: Path) -> None:
     made = structure(id="BIGINT", big="BIGINT UNSIGNED", n="BIGINT")
     rule = TableRule("*", keys=("id",), columns={"big": "uint64"})
     assert [] == failures(tmp_path, rule, made, row(id=-7, big=-1, n=-1))
+
+
+def of_maxwell(kind: str, **more: Any) -> dict[str, Any]:
+    """A row or a table event of Maxwell's."""
+    return {"database": "d", "table": "t", "type": kind, "ts": 1718000000, "position": "b.000001:7", **more}
+
+
+MADE = of_maxwell(
+    "table-create",
+    sql="CREATE TABLE t (id INT PRIMARY KEY, tags SET('a','b'), doc JSON)",
+    **{"def": {"columns": [{"type": "int", "name": "id"}, {"type": "set", "name": "tags"}, {"type": "json", "name": "doc"}], "primary-key": ["id"]}},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("labels", "rows"), [(["a", "b"], 1), ([], 1), (None, 0)])
+def test_a_list_of_labels_in_a_set_is_an_error(tmp_path: Path, labels: list[str] | None, rows: int) -> None:
+    """Maxwell's list stayed JSON text in the mirror, where the source has `a,b`; a JSON column may have such a list."""
+    row = of_maxwell("insert", data={"id": 1, "tags": labels, "doc": ["a"]}, primary_key_columns=["id"])
+    said = failures(tmp_path, TableRule("*"), MADE, row, dialect="maxwell")
+    assert rows == len(said)
+    for each in said:
+        assert (
+            "1 row has a list of labels in tags, which a statement declares a SET: write `tags: set`" in each
+        )
+
+
+def test_a_declared_set_is_joined(tmp_path: Path) -> None:
+    """What the complaint says to write is the way out."""
+    row = of_maxwell("insert", data={"id": 1, "tags": ["a", "b"], "doc": ["a"]}, primary_key_columns=["id"])
+    assert [] == failures(
+        tmp_path, TableRule("*", columns={"tags": "set", "doc": "json"}), MADE, row, format="maxwell"
+    )

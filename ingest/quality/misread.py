@@ -1,0 +1,80 @@
+"""Cells that prove that their column is of the type which a statement declares, while its rows are read without it.
+
+Debezium sends BIGINT UNSIGNED as a signed number by default (``bigint.unsigned.handling.mode: long``), so that values past 2^63
+arrive negative, and Maxwell sends a SET as a list of its labels, as it sends a list of texts in a JSON column. Where the rows'
+own messages or the pipeline file name the type, they are read right; where only a statement or a structure names it, no row
+shows it, but these cells do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from ingest.change import TableId
+from ingest.errors import command, counted
+from ingest.lake import duck
+from ingest.lake.lake import Lake
+from ingest.lake.logged_statements import Statement
+from ingest.quality.catalogue import UNKNOWN_VALUES, Metric
+from ingest.quality.subjects import CheckedMirror
+
+
+class _Proof(NamedTuple):
+    """What proves that rows were read without their declared type."""
+
+    word: str  # of the statement
+    stored: tuple[str, ...]  # Delta types, or how they begin, of a column that may be misread
+    is_misread: str  # SQL of a cell
+    cell: str
+
+
+_PROOFS = {
+    "uint64": _Proof("UNSIGNED", ("DECIMAL", "BIGINT"), "{} < 0", "a negative number"),
+    # labels have no commas, and one that is such a list by itself is none that anybody gives
+    "set": _Proof("a SET", ("STRING",), "({0} = '[]' OR {0} LIKE '[\"%\"]')", "a list of labels"),
+}
+"""By the logical type that a statement declares."""
+
+
+def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Iterable[Statement]) -> Iterator[Metric]:
+    """The rows with such a cell, by mirror and column; nothing for columns without any."""
+    statements = list(logged)
+    for subject in chosen:
+        if subject.mirror is None or not subject.exists:
+            continue
+        declared: dict[str, str] = {}
+        for lane in subject.lanes:
+            declared |= _declared(statements, lane.source, lane.table)
+        for column in subject.decided.sent:
+            logical = declared.get(column.name, "")
+            proof = _PROOFS.get(logical)
+            if proof is None or not column.delta.startswith(proof.stored):
+                continue
+            is_misread = proof.is_misread.format(duck.name(column.column))
+            query = f"SELECT count(*) AS n FROM {{mirror}} WHERE {is_misread}"
+            if rows := lake.ask_mirror(subject.path, query)[0]["n"]:
+                detail = (
+                    f"{counted(rows, 'row has', 'rows have')} {proof.cell} in {column.name}, which a statement declares "
+                    f"{proof.word}: write `{column.name}: {logical}` under columns: of its tables: entry, then "
+                    f"`{command('backfill', lake.pipeline.file, '--last', lake.decoded())}`"
+                )
+                yield Metric(UNKNOWN_VALUES, rows, subject.name, column=column.name, detail=detail)
+
+
+def _declared(statements: Iterable[Statement], source: str, table: TableId) -> dict[str, str]:
+    """The columns of which cells may prove the type that the last statement on each declares."""
+    types: dict[str, str | None] = {}
+    for statement in statements:
+        for effect in statement.effects if statement.source == source else ():
+            if effect.table != table:
+                continue
+            if effect.action == "create_table" and effect.columns:
+                types = {column.name: column.type for column in effect.columns}
+            elif effect.action == "rename_column":
+                types[effect.new_name] = types.pop(effect.column or "", None)
+            elif effect.action == "drop_column":
+                types.pop(effect.column or "", None)
+            elif effect.column and effect.type is not None:
+                types[effect.column] = effect.type
+    return {name: logical for name, logical in types.items() if logical in _PROOFS}
