@@ -154,11 +154,13 @@ def changes_of_keys(
     shard: tuple[str, str] | None,
     applied: int,
     keys: Iterable[Sequence[str]] | str,
+    *,
+    inherited: bool = False,
 ) -> list[dict[str, Any]]:
     """All changes of some keys of a lane up to a batch, with its TRUNCATEs, and the time of each.
 
     ``keys`` are cells as texts, without that of the shard; or a query that finds the first `ALWAYS` of them as
-    ``own_key`` in the lane's ``rows``.
+    ``own_key`` in the lane's ``rows``. With ``inherited`` the changes of the keys that their rows had before are among them.
     """
     named = mirror.keys_without(shard[0] if shard else None)
     now, left = duck.cells(named), duck.cells(named, "before", "after")
@@ -167,10 +169,13 @@ def changes_of_keys(
         places = [i for i, name in enumerate(mirror.keys) if name in named]
         listed = ", ".join(f"[{', '.join(duck.text(key[i]) for i in places)}]" for key in keys)
         keys = f"SELECT unnest([{listed}]) AS own_key"
+    again = "FROM chosen" + " UNION SELECT left_key FROM moves JOIN again USING (own_key)" * inherited
     return lake.ask(
-        f"""WITH rows AS (SELECT {columns}, [{now}] AS own_key, [{left}] AS left_key
+        f"""WITH RECURSIVE rows AS (SELECT {columns}, [{now}] AS own_key, [{left}] AS left_key
             FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {applied}),
-        again AS (SELECT DISTINCT own_key FROM ({keys}) LIMIT {ALWAYS})
+        moves AS (SELECT own_key, left_key FROM rows WHERE op = 'update' AND own_key <> left_key),
+        chosen AS (SELECT DISTINCT own_key FROM ({keys}) LIMIT {ALWAYS}),
+        again AS ({again})
         SELECT {columns} FROM rows WHERE own_key IN (FROM again) OR left_key IN (FROM again) OR op = 'truncate'"""
     )
 

@@ -253,7 +253,7 @@ def inserted_twice(
 def began_incomplete(history: KeyHistory, mirror: Mirror) -> tuple[set[Key], dict[Key, tuple[str, ...]]]:
     """The keys whose row an update of some columns has begun, and each key in the source's spelling.
 
-    A row that has another key now is left out: the changes of the old one may not be given.
+    A row that has another key now is left out: the changes of the new one may not be given.
     """
     table = Table(mirror.keys, mirror.key_types)
     texts: dict[Key, tuple[str, ...]] = {}

@@ -683,7 +683,7 @@ class _Check:
         updated = f"SELECT own_key FROM rows WHERE batch > {self.since} AND op = 'update' AND partial"
         for lane in self.lanes:
             if not lane.above:
-                history = lane.history(self._of_keys(lane, updated), linked=False)
+                history = lane.history(self._of_keys(lane, updated, inherited=True), linked=False)
                 begun, texts = began_incomplete(history, self.mirror)
                 self.compared.texts |= texts
                 self.compared.begun |= begun
@@ -740,9 +740,11 @@ class _Check:
         given = sum(lane.inserts + lane.reads - lane.deletes for lane in lanes)
         return 0 if rows is None else rows - self.before - given
 
-    def _of_keys(self, reading: _Reading, keys: str) -> list[dict[str, Any]]:
+    def _of_keys(self, reading: _Reading, keys: str, *, inherited: bool = False) -> list[dict[str, Any]]:
         """All changes of the first keys that a query finds in the lane's ``rows``."""
-        return changes_of_keys(self.lake, self.mirror, reading.lane, reading.shard, reading.applied, keys)
+        return changes_of_keys(
+            self.lake, self.mirror, reading.lane, reading.shard, reading.applied, keys, inherited=inherited
+        )
 
     def _repeated(self, wanted: Expected) -> set[Key]:
         """The keys inserted twice in new batches whose last content was inserted in an earlier one already."""

@@ -92,5 +92,5 @@ def test_a_declared_set_is_joined(tmp_path: Path) -> None:
     """What the complaint says to write is the way out."""
     row = of_maxwell("insert", data={"id": 1, "tags": ["a", "b"], "doc": ["a"]}, primary_key_columns=["id"])
     assert [] == failures(
-        tmp_path, TableRule("*", columns={"tags": "set", "doc": "json"}), MADE, row, format="maxwell"
+        tmp_path, TableRule("*", columns={"tags": "set", "doc": "json"}), MADE, row, dialect="maxwell"
     )
