@@ -75,6 +75,11 @@ class SchemaStep(NamedTuple):
         """True if it may change rows from before it."""
         return self.action != OPEN
 
+    @property
+    def retypes(self) -> bool:
+        """True if it may give a column's values another form."""
+        return self.action == "retype_column"
+
     def decoded(self) -> SchemaStep:
         """A step of the ledger, which stores places as order keys, as input of the fold."""
         since = order_of(str(self.since)) if self.since else None

@@ -165,7 +165,7 @@ def _texts(
         target, before = step.to or step.column, place < str(step.order)
         if step.since:  # a repeated statement
             before = before and place > str(step.since)
-        if step.action == "retype_column":
+        if step.retypes:
             if before and target in values:
                 values[target] = step.converted(values[target], change.types.get(target, ""))
         elif step.action == "drop_column":

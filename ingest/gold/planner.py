@@ -95,7 +95,7 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
         return fold
     rule = plan.job.rule
     changed: list[Retyped] = []
-    retypes = any(step.action == retyped.ACTION for _, steps in work for step in steps.new)
+    retypes = any(step.retypes for _, steps in work for step in steps.new)
     if retypes and (mirror.keys or rule.no_key == "full_row"):
         changed = retyped.found(lake, work, mirror.keys)
     again = before.exists and (

@@ -32,7 +32,6 @@ from ingest.values.conversions import KEEP, in_words
 from ingest.values.typed_values import misfits, value_of
 
 STAGE = "gold"
-ACTION = "retype_column"
 _SETTING = ("read", "insert", "update")
 RESPELT, ALTERED, OPEN = 1, 2, 4
 """What a step does to a value: gives it another text; another value; a value that no message contains."""
@@ -76,7 +75,7 @@ def _naming(steps: Iterable[SchemaStep]) -> list[SchemaStep]:
 
 
 def _of_lane(lake: Lake, lane: Lane, steps: Steps, keys: Collection[str]) -> Iterator[Retyped]:
-    new = [step for step in steps.new if step.action == ACTION]
+    new = [step for step in steps.new if step.retypes]
     if not new:
         return
     others = _naming(steps.ever)
@@ -252,7 +251,7 @@ def rejected_defaults(retyped: Iterable[Retyped]) -> set[tuple[str, str]]:
     return {
         (change.step.column, change.step.default)
         for change in retyped
-        if change.step.action != ACTION and change.step.default is not None
+        if not change.step.retypes and change.step.default is not None
     }
 
 
@@ -292,7 +291,12 @@ def _reject(mirror: Mirror, retyped: Retyped, batch: int) -> tuple[object, ...]:
 
 
 def _what(step: SchemaStep) -> str:
-    if step.action == ACTION:
+    if step.label:
+        before, after = step.label
+        return (
+            f"existing rows whose key has {before!r} have {after!r} there now: here they have their old key"
+        )
+    if step.retypes:
         return (
             f"no message says how the source has converted existing rows to {in_words(step.declared or step.type)}: "
             "here they have their old values, or what MySQL makes of these"

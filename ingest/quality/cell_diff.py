@@ -346,7 +346,7 @@ class Inserts:
             self._same = False
         elif isinstance(step.event, Placed):
             self._take_change(step, *step.event)
-        elif step.event.action == "retype_column":
+        elif step.event.retypes:
             self._there.pop(step.key, None)
             self._read.pop(step.key, None)
 

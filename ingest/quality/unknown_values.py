@@ -14,6 +14,7 @@ from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.ddl import UNREAD
 from ingest.errors import command, counted
+from ingest.fold import SchemaStep
 from ingest.lake import duck, lanes
 from ingest.lake.announced import required
 from ingest.lake.lake import Lake
@@ -46,9 +47,17 @@ def of_mirrors(
         for lane in subject.lanes if subject.mirror is not None and subject.exists else ():
             if rule_for(lake.pipeline, lane.table, subject.path).ignores:
                 continue
-            gaps = list(_gaps(doubtful, lane, subject, retyped))
+            of_lane = [
+                statement for statement in doubtful
+                if statement.source == lane.source and lane.table in statement.tables
+            ]  # fmt: skip
+            taken = (
+                steps(subject.decided, lane.source, lane.table, subject.applied) if steps and of_lane else ()
+            )
+            made = [step for step, _ in taken]
+            gaps = list(_gaps(of_lane, lane, subject, retyped, made))
             for gap in gaps:
-                if rows := _standing(lake, subject, lane, gap, steps):
+                if rows := _standing(lake, subject, lane, gap, made):
                     is_found = True
                     detail = _sentence(lake, lane, gap, rows)
                     yield Metric(UNKNOWN_VALUES, rows, subject.name, column=gap.column, detail=detail)
@@ -88,11 +97,15 @@ def _retyped(lake: Lake) -> _Retyped:
 
 
 def _gaps(
-    statements: Iterable[Statement], lane: CheckedLane, subject: CheckedMirror, retyped: _Retyped
+    statements: Iterable[Statement],
+    lane: CheckedLane,
+    subject: CheckedMirror,
+    retyped: _Retyped,
+    steps: Iterable[SchemaStep],
 ) -> Iterator[LeftUnknown]:
     columns = {*subject.decided.by_name}
     for statement in statements:
-        if statement.source != lane.source or statement.batch > subject.applied:
+        if statement.batch > subject.applied:
             continue
         if statement.is_announced and not any(effect.column in columns for effect in statement.effects):
             continue  # a rule leaves it out
@@ -100,21 +113,21 @@ def _gaps(
         if is_unread(statement, lane.table) or structure:
             yield LeftUnknown(statement, None)
             continue
-        for effect in statement.effects:
-            converted = (
-                effect.action == "modify_column" and (lane.source, subject.table, effect.column) in retyped
-            )
-            if effect.table == lane.table and (converted or leaves_values(effect, lane.table)):
-                yield LeftUnknown(statement, effect.column)
+        of_table = [effect for effect in statement.effects if effect.table == lane.table]
+        left = [effect.column for effect in of_table if leaves_values(effect, lane.table)]
+        converted = [effect.column for effect in of_table if effect.action == "modify_column"]
+        # a column of a new key, of a changed type or in another character set is in no effect
+        converted += [step.column for step in steps if str(step.order) == statement.order and step.retypes]
+        left += [name for name in converted if (lane.source, subject.table, name) in retyped]
+        yield from (LeftUnknown(statement, name) for name in dict.fromkeys(left))
 
 
 def _standing(
-    lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: LeftUnknown, steps: StepsOf | None
+    lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: LeftUnknown, steps: Iterable[SchemaStep]
 ) -> int:
     """The rows that are older than a statement and that no whole row, or no value of its column, has set since."""
     mirror, statement = subject.decided, gap.statement
-    taken = steps(mirror, lane.source, lane.table, subject.applied) if steps else ()
-    emptied = max((str(step.order) for step, _ in taken if step.empties), default="")
+    emptied = max((str(step.order) for step in steps if step.empties), default="")
     whole = "(op <> 'update' OR NOT coalesce(partial, false))"
     has = whole if gap.column is None else f"({whole} OR {duck.has_member('after', gap.column)})"
     names = mirror.keys

@@ -133,7 +133,11 @@ def in_charset(declared: str, charset: str) -> str:
 def in_words(declared: str) -> str:
     """A declared type, maybe with a character set (`in_charset`), for a sentence."""
     plain, _, charset = declared.partition(_CHARSET)
-    return f"{plain} in the table's character set, which nothing names" if charset == UNSAID else declared
+    return (
+        f"{plain} in the table's character set, which nothing names"
+        if charset == UNSAID
+        else declared.strip()
+    )
 
 
 def _in_charset(rule: Conversion, old: str, new: str, words: str, charset: str) -> Conversion:

@@ -168,3 +168,42 @@ def test_a_conversion_that_changes_key_values(tmp_path: Path) -> None:
     assert [] == complaints(said)
     said.ddl("ALTER TABLE t MODIFY id DECIMAL(10,1)", "t").row("t", "UPDATE_AFTER", id="7.3").run(*ALL)
     assert complaints(said)
+
+
+CONVERTED = {  # statements without the column in an effect of their own
+    "a label of the key": (
+        "postgresql",
+        ["CREATE TYPE s.mood AS ENUM ('sad', 'ok')", "CREATE TABLE IF NOT EXISTS s.t (id s.mood PRIMARY KEY, c text)"],
+        "ALTER TYPE s.mood RENAME VALUE 'sad' TO 'blue'",
+        {"id": "sad", "c": "x"},
+        ["id"],
+    ),
+    "a character set of bytes": (
+        "mysql",
+        ["CREATE TABLE IF NOT EXISTS t (id varchar(9) PRIMARY KEY, c varchar(9)) CHARSET utf8mb4"],
+        "ALTER TABLE t CONVERT TO CHARACTER SET binary",
+        {"id": "sad", "c": "日本"},
+        ["c", "id"],
+    ),
+    "a NULL in a new key": (
+        "mysql",
+        ["CREATE TABLE IF NOT EXISTS t (id varchar(9) UNIQUE, c varbinary(9))"],
+        "ALTER TABLE t ADD PRIMARY KEY (c)",
+        {"id": "sad", "c": None},
+        ["c"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CONVERTED)
+def test_a_column_that_no_effect_names(tmp_path: Path, case: str) -> None:
+    """A warning of cells, with exit 0, was all that was said of rows that the source has under other keys or with other values."""
+    kind, made, statement, cells, columns = CONVERTED[case]
+    rules = (TableRule("*", keys=("id",), columns={"id": "string", "c": "binary"}),) if "NULL" in case else ()
+    said, table = Schemas(tmp_path, kind, rules, {"id": "STRING"}), TABLES[kind]
+    for text in made:
+        said.ddl(text, table)
+    said.row(table, **cells).row(table, **cells | {"id": "ok", "c": "QQ=="}).run(*ALL)
+    assert [] == complaints(said)
+    said.ddl(statement, table).row(table, **cells | {"id": "later", "c": "QQ=="}).run(*ALL)
+    assert [(table, column, 2.0) for column in columns] == complaints(said)
