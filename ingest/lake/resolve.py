@@ -469,7 +469,7 @@ class _Made:
         elif origin == new:
             # it was renamed away and comes back, with what was done to it meanwhile
             yield Effect("swap_table", new, to=old)
-            yield from (self._spelt(_onto(new, change), before, statement) for change in done)
+            yield from (self._spelt(_emptied(_onto(new, change)), before, statement) for change in done)
         elif _is_created(done) and (of_others or not self.sent(statement.source, old)):
             # a table that a rule excludes has sent rows, too
             yield Effect("drop_table", old)  # it was empty, and its name is unused
@@ -653,6 +653,11 @@ def empties(effect: Effect) -> bool:
 
 def _onto(table: TableId, effect: Effect) -> Effect:
     return replace(effect, table=table)
+
+
+def _emptied(effect: Effect) -> Effect:
+    """The effect; a TRUNCATE under another name, for no change of the table says it."""
+    return replace(effect, note=REACHED) if effect.action == "truncate" else effect
 
 
 def leaves_values(effect: Effect, table: TableId) -> bool:

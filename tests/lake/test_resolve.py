@@ -11,7 +11,16 @@ from ingest import ddl
 from ingest.change import TableId
 from ingest.ddl import UNREAD, Effect
 from ingest.lake.logged_statements import Statement
-from ingest.lake.resolve import DOUBTED, UNSEEN, SentColumn, is_archive, is_copy, leaves_open, resolved
+from ingest.lake.resolve import (
+    DOUBTED,
+    UNSEEN,
+    SentColumn,
+    empties,
+    is_archive,
+    is_copy,
+    leaves_open,
+    resolved,
+)
 from ingest.order import Order, order_key
 
 
@@ -240,6 +249,21 @@ def test_a_table_that_comes_back_under_its_name() -> None:
     """RENAME away and back again changes no row; what was done in between happens to the table."""
     texts = said("RENAME TABLE depot TO t", "ALTER TABLE t ADD c INT DEFAULT 1", "RENAME TABLE t TO depot")
     assert [("swap_table", "depot"), ("add_column", "depot")] == meant(texts, "depot")[2]
+
+
+def test_a_table_that_comes_back_empty() -> None:
+    """The rows were under its own name, and the TRUNCATE's change is of the other: all of them stayed."""
+    texts = said("RENAME TABLE depot TO t", "TRUNCATE TABLE t", "RENAME TABLE t TO depot")
+    [*_, emptied] = resolved(texts, [("s", table("depot"))])[-1].effects
+    assert ("truncate", table("depot"), True) == (emptied.action, emptied.table, empties(emptied))
+
+
+def test_an_emptied_copy_empties_no_table() -> None:
+    """A tool that begins its copy anew goes on with the table's rows."""
+    texts = said(
+        "CREATE TABLE _depot_gho LIKE depot", "TRUNCATE TABLE _depot_gho", "RENAME TABLE depot TO _depot_del, _depot_gho TO depot"
+    )  # fmt: skip
+    assert not any(empties(one) for one in resolved(texts, [("s", table("depot"))])[-1].effects)
 
 
 def test_a_table_that_comes_back_to_another() -> None:
