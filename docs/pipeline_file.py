@@ -368,8 +368,9 @@ _STATES = """\
 If you change `ignore` to `lenient` or `evolve`, the next run applies the statements that were logged. If you change
 `lenient` to `evolve`, columns that the mirror has kept stay until `ingest rebuild FILE TABLE` drops them.
 
-After `RENAME TABLE t TO u` the mirror of shop.u **holds** as soon as rows come under that name, for the rows that the table
-had until then are in the mirror of shop.t: approve the statement, and load the table again.
+After `RENAME TABLE t TO u` the mirror of shop.u goes on with the table's rows, as soon as rows come under that name: those that
+came under the name of shop.t are [carried over](operations.md#tables-that-get-another-name). If some of them may be lacking
+it **holds**, and says why: approve the statement, and load the table again.
 
 The states of a statement in `ingest ddl`:
 

@@ -89,6 +89,29 @@ def last_repeat(key: str) -> str:
     return key if head[1] and not head[2:] else f"{same_place(key)}~~"
 
 
+def behind(key: str) -> str:
+    """A place after all rows that were landed again for a statement (`carried_to`) where arrival decides, and before what
+    arrived after it.
+    """
+    order = order_of(key)
+    return order_key(order._replace(arrival=(*order.arrival, _FEW)))
+
+
+def carried_to(key: str, number: int, arrival: tuple[int, ...]) -> Order:
+    """The place of rows that are landed again right after a statement, as what it brought to its table.
+
+    Args:
+        key: the statement's place.
+        number: of this landing: a later one comes after it.
+        arrival: where the rows lie among those of the landing; the mark before them, which empties the table, is number 0.
+    """
+    order = order_of(key)
+    if not order.sequence:
+        return order._replace(arrival=(*order.arrival, number, *arrival[2:]), row=0)
+    half = _OF_OWN if arrival[-1] else _OF_OWN - 1
+    return order._replace(sequence=(*order.sequence, number), half=half, arrival=arrival, row=0)
+
+
 def is_weak(key: str) -> bool:
     """True if an order key has no sequence, so that arrival decides."""
     return not order_of(key).sequence
@@ -158,6 +181,7 @@ def _length_mark(n: int) -> str:
 
 # --- many rows at once ----------------------------------------------------------------------------
 
+_OF_OWN = 3  # the half of rows that this product has placed itself, as `ingest.source.place` does
 _FEW = 10**35  # numbers below it have one length mark before their digits
 _DIGITS = ["", *(number_key(10**digits)[0] for digits in range(35))]
 small_key = lru_cache(maxsize=4096)(number_key)

@@ -18,13 +18,14 @@ from typing import cast
 
 from pyspark.sql import SparkSession
 
+from ingest.bronze import own
 from ingest.bronze.land import land, last_batch
 from ingest.bronze.positions import Positions
 from ingest.catalog import sync
 from ingest.config import Pipeline
 from ingest.config.model import SPARK
 from ingest.errors import IngestError, SetupError, StoppedError, command, counted
-from ingest.gold import complete_until, completed, feeds, rebuild
+from ingest.gold import carried, complete_until, completed, feeds, rebuild
 from ingest.gold.batch import Backlog
 from ingest.gold.completed import Progress, progress
 from ingest.gold.results import Folded
@@ -317,7 +318,13 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
     if last <= now.complete and not now.lagging:
         return False
     tell("gold", "reading the books")
+    if _carry(lake, warm, result, tell, carried.overtaken(lake)):
+        last = lake.decoded()
     result.mirrors = _folded(lake, warm, now, last, tell)
+    while not lake.stop() and _carry(lake, warm, result, tell, carried.due(lake, _untried(result.mirrors))):
+        now, last = _progress_after(result, now, last), lake.decoded()
+        again = {folded.path: folded for folded in _folded(lake, warm, now, last, tell)}
+        result.mirrors = [again.pop(folded.path, folded) for folded in result.mirrors] + list(again.values())
     for folded in result.mirrors:
         _report(folded, result, lake.pipeline.file)
     result.stopped = "gold" if lake.stop() else ""
@@ -326,6 +333,33 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
     if result.touched or warm.progress == Progress(last):
         result.batch = last
     return result.touched > 0
+
+
+def _untried(results: Iterable[Folded]) -> list[Folded]:
+    """The mirrors that are held for a decision, unless it is known already that no rows can be carried over to them."""
+    return [folded for folded in results if folded.state == "held" and folded.waits and not folded.lacking]
+
+
+def _carry(
+    lake: Lake, warm: Warm, result: Result, tell: Tell, due: Iterable[carried.Carried | decisions.Decision]
+) -> bool:
+    """Land the rows of renamed tables under their new names, and decode them; True if there were some.
+
+    A run that is killed before the decision lands them once more.
+    """
+    made = list(due)
+    if not made:
+        return False
+    for rows in made:
+        if isinstance(rows, carried.Carried):
+            tell(f"gold {rows.move.table}", f"carrying over {counted(len(rows.rows), 'row')}")
+            batch = last_batch(lake) + 1
+            landed = own.land(lake, rows.source, rows.topic(batch), rows.messages(batch))
+            decisions.append(lake, [rows.decision(landed)])
+        else:
+            decisions.append(lake, [rows])
+    _silver(lake, warm, result, tell)
+    return True
 
 
 def _report_outdated(lake: Lake, result: Result) -> None:

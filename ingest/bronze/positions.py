@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Receipts = list[tuple[str, int, bytes]]
 """Source, batch, and the columns of each receipt."""
+OWN = "own"  # of a receipt of messages that this product has written itself (`ingest.bronze.own`)
 
 
 @dataclass(slots=True)
@@ -38,8 +39,13 @@ class Positions:
         if last <= self.batch:
             return
         for source, batch, value in receipts(lake, self.batch + 1, last):
-            self.add(source, batch, value)
+            self.note(source, batch, value)
         self.batch = last
+
+    def note(self, source: str, batch: int, value: bytes) -> None:
+        """Add one receipt, if it says how far a source was read."""
+        if OWN not in json.loads(bytes(value)):
+            self.add(source, batch, value)
 
     def add(self, source: str, batch: int, value: bytes) -> Receipt | KafkaReceipt:
         """Add one receipt in the form that bronze stores."""
@@ -66,5 +72,5 @@ def read_so_far(lake: Tables) -> Positions:
     """The positions of all landed batches, without Spark."""
     positions = Positions()
     for row in lake.ask("SELECT source, batch, value FROM {bronze.receipt} ORDER BY batch"):
-        positions.add(row["source"], row["batch"], row["value"])
+        positions.note(row["source"], row["batch"], row["value"])
     return positions

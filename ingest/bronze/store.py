@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +20,7 @@ _COLUMNS = ("kind", "source", "topic", "partition", "offset", "value")  # the ki
 REPORT, _ARROW = BRONZE.part_ddl(*_COLUMNS), BRONZE.part(*_COLUMNS)
 _ADDED = BRONZE.part("batch", "ingested_at", "day")
 Batches = Iterator[pa.RecordBatch]
+_Rows = TypeVar("_Rows", pa.RecordBatch, pa.Table)
 
 
 def storing(
@@ -45,7 +46,7 @@ def storing(
                 receipts = rows
                 if is_message.true_count:
                     messages = rows if is_message.true_count == rows.num_rows else rows.filter(is_message)
-                    files.add(_landed(messages, batch, now))
+                    files.add(landed(messages, batch, now))
                     receipts = rows.filter(pc.invert(is_message))
                 if receipts.num_rows:
                     yield _report(receipts)
@@ -62,10 +63,11 @@ def written_receipts(
 ) -> list[Added]:
     """Write reported receipts as a file."""
     rows = fitted(pa.Table.from_pylist(list(receipts), schema=_ARROW), _ARROW)
-    return written(layout, _landed(rows, batch, now))
+    return written(layout, landed(rows, batch, now))
 
 
-def _landed(rows: pa.RecordBatch | pa.Table, batch: int, now: dt.datetime) -> pa.RecordBatch | pa.Table:
+def landed(rows: _Rows, batch: int, now: dt.datetime) -> _Rows:
+    """Rows of bronze with the columns that say when they are landed."""
     for name, value in {"batch": batch, "ingested_at": now, "day": now.date()}.items():
         column = pa.repeat(pa.scalar(value, _ADDED.field(name).type), rows.num_rows)
         rows = rows.append_column(name, column)

@@ -10,6 +10,9 @@
   of an order, numbers as text, because they may be of any size.  It is known before the rows are read: what the
   stream says after it wins, what it said before it loses.
 - ``time`` is the source's own clock as the rows were read.
+- ``carried`` is of rows of a renamed table that come from ``changes`` and are landed again under its new name: their
+  values are masked already.  ``first`` is then the number of the message's first row: equal rows of a table without a
+  key are told apart by it.
 """
 
 from __future__ import annotations
@@ -46,6 +49,8 @@ ABOUT = About(
 MARK = "ingest-snapshot"
 SUFFIX = ".ingest-snapshot.jsonl"
 """How a file of such messages ends, whatever the format of the source that it lies in."""
+CARRIED = "carried over"
+"""The note of rows of a renamed table that were landed again under its new name."""
 OPS = {"read": Op.READ, "delete": Op.DELETE, "end": Op.TRUNCATE}
 _MAX_DIGITS, _MAX_NUMBERS, _HALVES = 40, 20, 3
 _rows = msgspec.json.Decoder(list[list[str | None]])
@@ -81,8 +86,9 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
             row=row,
             position=shared.position,
             event_time=shared.event_time,
+            note=shared.note,
         )
-        for row, image in enumerate(images)
+        for row, image in enumerate(images, shared.row)
     ]
 
 
@@ -99,7 +105,7 @@ def parse_many(messages: Sequence[bytes | None], hints: Hints) -> ChangeColumns:
             shared, images = _read(value or b"", hints)
         except Exception:  # `parse` says what is wrong with it
             break
-        shape = RowShape(shared.table, shared.keys, tuple(shared.types), shared.types, None)
+        shape = RowShape(shared.table, shared.keys, tuple(shared.types), shared.types, shared.note)
         is_usual = shared.op is Op.READ and shared.keys and shared.types.keys() >= set(shared.keys)
         is_alike = not usual or (usual[0].phase, usual[0].half) == (shared.phase, shared.half)
         if not is_usual or not is_alike or shapes.setdefault(shared.table, shape) != shape:
@@ -131,7 +137,11 @@ def _columns(
         before=nothing,
         after=[_json(image) for images in rows for image in images],
         moved=[False] * count,
-        row=list(chain.from_iterable(map(range, counts))),
+        row=[
+            row
+            for shared, count in zip(usual, counts, strict=True)
+            for row in range(shared.row, shared.row + count)
+        ],
         sequence=of_each(shared.sequence for shared in usual),
         position=of_each(shared.position for shared in usual),
         event_time=of_each(shared.event_time for shared in usual),
@@ -179,6 +189,8 @@ def _place(envelope: Mapping[str, Raw], op: Op, table: TableId, keys: tuple[str,
         arrival=tuple(map(_number, _texts(place, "arrival"))),
         position=_text(envelope, "name") if "name" in envelope else None,
         event_time=None if values.is_null(at) else moment(_text(envelope, "time"), "UTC"),
+        row=_number(_text(envelope, "first")) if "first" in envelope else 0,
+        note=CARRIED if "carried" in envelope else None,
     )
 
 

@@ -9,7 +9,7 @@ from ingest.ddl import EXCHANGED, Effect
 from ingest.gold.policy import DISMISSED, Subject, applied, columns_made, drops_column, judge, recased, rings
 from ingest.lake.logged_statements import Statement, touched
 from ingest.lake.names import folded
-from ingest.lake.resolve import Presence
+from ingest.lake.resolve import CARRIED, Presence
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ class _Columns:
 
     def _not_made_again(self, effect: Effect, names: Collection[str]) -> set[str]:
         """Columns that a table does not have any more since it was created again."""
-        if not effect.columns or effect.note not in (None, "if-not-exists"):
+        if not effect.columns or effect.note not in (None, "if-not-exists", CARRIED):
             return set()  # of LIKE and AS SELECT some columns are in no statement
         made = {folded(column.name) for column in effect.columns}
         return {name for name in names if folded(name) not in made and name not in self.declared.keys}

@@ -14,7 +14,7 @@ from ingest.lake.announced import announced
 from ingest.lake.books import Line
 from ingest.lake.duck import name
 from ingest.lake.lanes import came_between, sent_columns
-from ingest.lake.logged_statements import COUNTING, Statement, counting, decided, done, recorded
+from ingest.lake.logged_statements import COUNTING, Statement, carried, counting, decided, done, recorded
 from ingest.lake.mirrors import Mirror
 from ingest.lake.resolve import Lanes, resolved
 from ingest.lake.tables import Tables
@@ -66,7 +66,8 @@ def read(lake: Tables, lanes: Lanes, last: int | None = None) -> Ledger:
     until = "" if last is None else f" AND batch <= {last}"
     rows = lake.ask(f"SELECT {', '.join(map(name, _COLUMNS))} FROM {{ddl}} WHERE {COUNTING}{until}")
     said = decided(lake)
-    statements = resolved(counting(rows, said), lanes, sent_columns(lake), came_between(lake)) if rows else []
+    logged = counting(rows, said, carried(lake, last)) if rows else []
+    statements = resolved(logged, lanes, sent_columns(lake), came_between(lake)) if rows else []
     statements = announced(lake, statements, said, last)
     return Ledger(statements, recorded(lake), done(lake)) if statements else Ledger()
 

@@ -101,6 +101,7 @@ def decide(
     # before its first rows nothing was applied
     judged = applied if mirror.columns else 0
     hold = min(_holds(pipeline, job, ledger, subjects, judged), key=lambda held: held.batch, default=None)
+    hold = hold and _whole_moves(hold, ledger, subjects, applied)
     last = None
     if hold is not None:
         job, last = job.before(hold.batch), hold.batch - 1
@@ -206,6 +207,16 @@ def _holds(
                 )
         if job.rule.freezes:
             yield from _unannounced(job, subject, job.lines[name], declared_by(statements, subject))
+
+
+def _whole_moves(hold: Hold, ledger: Ledger, lanes: Collection[LaneId], applied: int) -> Hold:
+    """The hold, before each RENAME that it would leave without the rows that were landed for it in a later batch."""
+    for name in lanes:
+        for statement in sorted(ledger.of(*name), key=lambda statement: -statement.batch):
+            landed = statement.carried.get(name[1], 0)
+            if applied < statement.batch < hold.batch <= landed:
+                hold = replace(hold, batch=statement.batch)
+    return hold
 
 
 def _explained(job: Job, statement: Statement, verdict: Verdict, typed: str) -> str:

@@ -4,7 +4,9 @@ Rules that apply under every policy:
 
 - A TRUNCATE of a partition holds the mirror: no message says which rows were in it.
 - A table renamed to a mirror's name holds that mirror: the rows that the table had under its old name are in another
-  mirror. The swap of an online schema tool, and a table known to be empty, are exceptions (`ingest.lake.resolve`).
+  mirror. If all of them are in silver, they are landed again under the new name (`ingest.gold.carried`), and the statement
+  begins a new incarnation. The swap of an online schema tool, and a table known to be empty, are exceptions
+  (`ingest.lake.resolve`).
 - DROP TABLE and RENAME TABLE to another name remove nothing; the CREATE after them begins a new incarnation, which
   clears the mirror. So does a plain CREATE TABLE alone, because it proves that no such table existed.
 - Without a key all values identify a row, so a column that the source has dropped or renamed becomes NULL in all rows;
@@ -27,7 +29,7 @@ from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement, touched
 from ingest.lake.mirrors import Mirror, is_full_row
 from ingest.lake.names import folded
-from ingest.lake.resolve import DOUBTED, UNSEEN, is_pinned, leaves_open, renamed_into
+from ingest.lake.resolve import CARRIED, DOUBTED, LEAVES_NAME, UNSEEN, is_pinned, leaves_open, renamed_into
 
 HELD, NOTICED, APPLIED, LOGGED, DISMISSED = "held", "noticed", "applied", "logged", "dismissed"
 PARTLY = "partly"  # applied, but existing rows lack values that only the source knows
@@ -130,7 +132,7 @@ def _state(statement: Statement, effects: list[Effect], subject: Subject) -> str
         ("truncate_partition" in actions, HELD),
         (statement.decided == APPROVE, APPLIED),
         (DOUBTED in notes, HELD),
-        (any(renamed_into(effect, subject.table) for effect in effects), HELD if subject.rows else NOTICED),
+        (_takes_rows(effects, subject.table), HELD if subject.rows else NOTICED),
         (ignores, HELD if loses_identity else LOGGED),
         (is_unread, HELD if freezes else NOTICED),
         (freezes and any(_changes_schema(effect, subject) for effect in effects), HELD),
@@ -138,6 +140,16 @@ def _state(statement: Statement, effects: list[Effect], subject: Subject) -> str
         (any(is_pinned(effect, subject.declared) for effect in effects), PARTLY),
     )
     return next((state for holds, state in cases if holds), APPLIED)
+
+
+def _takes_rows(effects: Iterable[Effect], table: TableId) -> bool:
+    """True if a table with rows has got a name, and has not left it again in the same statement."""
+    takes = False
+    for effect in effects:
+        takes = renamed_into(effect, table) or (
+            takes and not (effect.action in LEAVES_NAME and effect.table == table)
+        )
+    return takes
 
 
 def _changes_schema(effect: Effect, subject: Subject) -> bool:
@@ -257,6 +269,9 @@ _WORDS: dict[tuple[str, str], str] = {
     ("create_table", DOUBTED): (
         "removes the rows of {effect.table}, if its name in another letter case is the same table; if it is "
         "another table, dismiss it"
+    ),
+    ("create_table", CARRIED): (
+        "removes the rows of {effect.table}, and goes on with those of the table that has got this name"
     ),
     ("create_table", "if-not-exists"): (
         "gives the keys and columns of {effect.table}; earlier rows are deleted only if it was dropped before"

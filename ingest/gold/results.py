@@ -32,6 +32,7 @@ class Folded:
         None  # why Delta's MERGE applied it; empty if files did, None if nothing was folded
     )
     why_folded: str = ""  # why new statements had its whole history folded, as part of a sentence
+    lacking: str = ""  # why rows of a renamed table are not carried over to it
     rebuilt: bool = False  # folded again from its first change
     verdicts: tuple[Decision, ...] = ()  # what its statements have done, for a rebuild to record
 

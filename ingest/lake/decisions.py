@@ -33,6 +33,7 @@ FOLDED = "statement"  # what a statement did to a mirror
 SEALED, KEY_DROPPED = "sealed", "drop-key"  # whether bronze is sealed from a batch on; a day's key
 ALERT = "alert"  # what was sent about a problem, and to whom
 DROP = "drop"  # a mirror that was removed
+CARRIED = "carried"  # rows of a renamed table that were landed again under its new name
 REGISTERED, CATALOG = (
     "registered",
     "catalog",

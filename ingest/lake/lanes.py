@@ -122,12 +122,14 @@ def came_between(lake: Tables) -> Came:
     """
 
     @cache
-    def came(source: str, table: TableId, low: str, high: str) -> bool:
+    def came(source: str, table: TableId, low: str, high: str, until: object = None) -> bool:
         of_lane = duck.of_lane(source, table)
+        if until is not None:
+            of_lane += f" AND coalesce(event_time <= {duck.text(str(until))}::TIMESTAMP, true)"
         between = f"order_key > {duck.text(low)} AND order_key < {duck.text(high)}"
         [counts] = lake.ask(
             f"""SELECT (SELECT count(*) FROM {{changes.change}} WHERE {of_lane} AND op <> 'truncate'
-            AND (({between}) OR {loaded_sql("order_key")})) + (SELECT count(*) FROM {{books}} WHERE {of_lane} AND routed_out > 0) AS n"""
+            AND (({between}) OR {loaded_sql("order_key")})) + (SELECT count(*) FROM {{books}} WHERE {duck.of_lane(source, table)} AND routed_out > 0) AS n"""
         )
         return bool(counts["n"])
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -15,13 +16,17 @@ from ingest.ddl import Effect
 from ingest.ddl.effect_model import DESCRIBING, OF_TYPES
 from ingest.lake import decisions
 from ingest.lake.adjusted_names import Adjusted
-from ingest.lake.decisions import APPROVE, DISMISS, FOLDED, REBUILT
+from ingest.lake.decisions import APPROVE, CARRIED, DISMISS, FOLDED, REBUILT
 from ingest.lake.tables import Tables
 
 _effects = msgspec.json.Decoder(tuple[Effect, ...])
 _POSITION = ("source", "topic", "partition", "offset", "row")
 Decided = Mapping[tuple[str, int | None], str]
 """The last decision on each statement, by its name and batch."""
+Carried = Mapping[str, Mapping[TableId, int]]
+"""The names that a RENAME gave to tables whose rows were landed again under them, each with the batch in which they were, by the
+statement's name.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,8 @@ class Statement:
     since: str = ""  # of a repeated one: the place of the delivery before
     adjusted: tuple[Adjusted, ...] = ()  # the columns that it makes and that rows have by another name
     is_announced: bool = False  # rows stand for it (`ingest.lake.announced`), no message has it
+    # of a RENAME: the names under which rows were landed again, with the batches
+    carried: Mapping[TableId, int] = field(default_factory=dict)
 
     @property
     def tables(self) -> list[TableId]:
@@ -113,10 +120,26 @@ def decided(lake: Tables) -> Decided:
     }
 
 
-def of_row(row: Mapping[str, Any], said: Decided) -> Statement:
+def carried(lake: Tables, last: int | None = None) -> Carried:
+    """The RENAMEs whose rows have been decoded under the new names, up to a batch."""
+    newest: dict[tuple[str, TableId], int] = {}
+    for decision in decisions.read(lake).of(CARRIED):
+        newest[decision.subject, TableId(*decision.value["table"])] = decision.value["landed"]
+    if not newest:
+        return {}
+    decoded = lake.decoded() if last is None else last
+    by_statement: dict[str, dict[TableId, int]] = {}
+    for (name, table), landed in newest.items():
+        if 0 < landed <= decoded:
+            by_statement.setdefault(name, {})[table] = landed
+    return by_statement
+
+
+def of_row(row: Mapping[str, Any], said: Decided, moved: Carried) -> Statement:
     """A row of `ddl` with its decision."""
+    name = statement_id(row)
     return Statement(
-        statement_id(row),
+        name,
         row["source"],
         TableId(row.get("database"), row.get("schema"), row.get("table")),
         row["batch"],
@@ -126,6 +149,7 @@ def of_row(row: Mapping[str, Any], said: Decided) -> Statement:
         _effects.decode(row.get("effects") or "[]"),
         decision_on(row, said),
         row.get("event_time"),
+        carried=moved.get(name, {}),
     )
 
 
@@ -133,14 +157,16 @@ COUNTING = "(class <> 'none' OR effects <> '[]')"
 """SQL: true for the rows of `ddl` that count for rows: `counting` takes them."""
 
 
-def counting(rows: Iterable[Mapping[str, Any]], said: Decided) -> list[Statement]:
+def counting(
+    rows: Iterable[Mapping[str, Any]], said: Decided, moved: Carried = MappingProxyType({})
+) -> list[Statement]:
     """The statements that count for rows, in order: gold's and the checks' one selection from the rows of `ddl`.
 
     A statement that a connector prints for its own snapshot (class ``none``) is not an event. It describes its table: the
     keys, columns and comments. Its CREATE is like CREATE TABLE IF NOT EXISTS, so it begins a new table only after a DROP.
     """
     ordered = sorted(rows, key=lambda row: (row["order_key"] or "", row["batch"]))
-    statements = (of_row(row, said) for row in ordered)
+    statements = (of_row(row, said, moved) for row in ordered)
     described = (
         replace(statement, effects=(*_described(statement.effects),))
         if statement.kind == "none"

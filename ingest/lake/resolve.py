@@ -23,7 +23,7 @@ from ingest.lake.adjusted_names import AdjustedNames
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement
 from ingest.lake.reach import Reach
-from ingest.order import is_weak, order_of, same_place
+from ingest.order import behind, is_weak, order_of, same_place
 
 Lanes = Iterable[LaneId]
 
@@ -43,10 +43,13 @@ class SentColumn(NamedTuple):
 
 Sent = Callable[[str, TableId], Mapping[str, SentColumn]]
 """The columns that the rows of a source's table have had; one without a name is for rows that a rule excludes."""
-Came = Callable[[str, TableId, str, str], bool]
-"""Whether a source's table may have sent rows between two places."""
+Came = Callable[..., bool]
+"""Whether a table of a source may have sent rows between two places; with a time, rows that are not newer than that."""
 RESPELT = "respelt"  # note of a truncate whose change names the table in another letter case than the rows
 DOUBTED = "doubted"  # note of a create_table that may be of another table, whose name differs in letter case
+CARRIED = (
+    "carried"  # note of a create_table: a table with rows has got the name, and they have come again under it
+)
 UNSEEN = "unseen"  # note of a swap_table: statements on the copy are not in the ledger
 # statements that may legitimately occur twice within a second
 _BY_TURNS = ("create_table", "drop_table", "truncate")
@@ -59,7 +62,7 @@ def _nothing_sent(_source: str, _table: TableId) -> Mapping[str, SentColumn]:
     return {}
 
 
-def _unknown(_source: str, _table: TableId, _low: str, _high: str) -> bool:
+def _unknown(_source: str, _table: TableId, _low: str, _high: str, _until: object = None) -> bool:
     return True
 
 
@@ -79,7 +82,7 @@ def resolved(
     for source, table in lanes:
         named[source].add(table)
     made: dict[str, _Made] = {}
-    deliveries, spellings = _Deliveries(), _Spellings(sent)
+    deliveries, spellings = _Deliveries(came), _Spellings(sent)
     reaches: dict[str, Reach] = {}
     adjusted: dict[str, AdjustedNames] = {}
     with_effects = []
@@ -99,7 +102,10 @@ def resolved(
         if statement.kind == "none" and not respelt.effects:  # it only says what later statements reach
             continue
         tracked = made.setdefault(statement.source, _Made(names, sent, came))
-        meant = respelt.effects if statement.decided == DISMISS else tuple(tracked.take(respelt))
+        if deliveries.renames_again(respelt):
+            meant: tuple[Effect, ...] = ()
+        else:
+            meant = respelt.effects if statement.decided == DISMISS else tuple(tracked.take(respelt))
         with_effects.append(deliveries.take(replace(respelt, effects=meant)))
     return with_effects
 
@@ -115,10 +121,17 @@ One migration runs the same text in several databases within a second.
 """
 
 
+def _mark(statement: Statement) -> _Mark:
+    database, schema, _ = statement.table
+    text = statement.text or str(statement.effects)  # a structure without a statement
+    return statement.source, database, schema, text, statement.event_time
+
+
 @dataclass(slots=True)
 class _Deliveries:
     """The statements delivered so far, for the tables as they are now."""
 
+    came: Came = _unknown
     # and the place of the last delivery
     first: dict[_Mark, tuple[Statement, str]] = field(default_factory=dict)
     of_table: dict[LaneId, set[_Mark]] = field(default_factory=dict)
@@ -126,14 +139,19 @@ class _Deliveries:
     gone: set[LaneId] = field(default_factory=set)
     places: dict[_Mark, set[tuple[int, str] | None]] = field(default_factory=dict)  # of the deliveries
 
+    def renames_again(self, statement: Statement) -> bool:
+        """True for a RENAME that is delivered again and has a position: the names are other tables' by now."""
+        is_rename = any(effect.action == "rename_table" for effect in statement.effects)
+        mark = _mark(statement)
+        known = is_rename and mark in self.first and not is_weak(statement.order)
+        return known and self._is_repeated(mark, statement)
+
     def take(self, statement: Statement) -> Statement:
         """The statement with its effects, adjusted if it is a repeated delivery."""
-        database, schema, _ = statement.table
-        text = statement.text or str(statement.effects)  # a structure without a statement
-        mark = (statement.source, database, schema, text, statement.event_time)
+        mark = _mark(statement)
         first_time = self.first.get(mark)
         if first_time is not None and self._is_repeated(mark, statement):
-            statement = _again(statement, *first_time)
+            statement = _again(statement, *first_time, self.came)
         self._follow(mark, statement)
         if statement.event_time is not None:
             self.first[mark] = first_time[0] if first_time else statement, statement.order
@@ -191,13 +209,20 @@ def _place(order: str) -> tuple[int, str] | None:
     return (parsed.epoch, same_place(order)) if parsed.sequence and not parsed.half else None
 
 
-def _again(statement: Statement, first: Statement, since: str) -> Statement:
+def _again(statement: Statement, first: Statement, since: str, came_between: Came) -> Statement:
     """A repeated statement: it has changed the rows already, but not those that were repeated before it.
 
-    If arrival decides, a rewound stream delivers older rows again, and then the statement.
+    If arrival decides, a rewound stream delivers older rows again, and then the statement. What was landed again for its
+    first delivery does not come once more: with older rows under that name it is a move of its own.
     """
     if not is_weak(statement.order):
         return replace(statement, effects=())
+    if first.carried:
+        low = behind(since)
+        span = low, statement.order, statement.event_time
+        moved = {table for table in first.carried if came_between(statement.source, table, *span)}
+        renames = [effect for effect in statement.effects if effect.other_table in moved]
+        return replace(statement, effects=tuple(renames))
     renames = [effect for effect in statement.effects if effect.action == "rename_table"]
     came = {rename.to for rename in renames} | {
         effect.table for effect in statement.effects if effect.action == "swap_table"
@@ -458,7 +483,13 @@ class _Made:
         self._forget(old)
         self._forget(new)
         self._replace(new)
-        if is_copy(old, new):
+        if new in statement.carried:  # its rows have come again under the new name, behind the statement
+            yield Effect("drop_table", old)
+            created = self._created_as(new, done)
+            self.effects[new], self.created[new] = [created], statement.order
+            yield created
+            yield from (_onto(new, change) for change in done or () if change.action != "create_table")
+        elif is_copy(old, new):
             yield Effect("swap_table", new, to=old, note=UNSEEN if done is None or unread else None)
             yield from self._copied(new, done or (), before, statement)
         elif (old in self.names.exact and not of_others) or done is None or unread:
@@ -481,6 +512,14 @@ class _Made:
             self.origin[new] = origin or old
             self.effects[new] = done
             yield effect
+
+    @staticmethod
+    def _created_as(table: TableId, done: Sequence[Effect] | None) -> Effect:
+        """The creation of a table under another name, with its columns and its key if statements show them."""
+        first = done[0] if done else None
+        if first is None or first.action != "create_table":
+            return Effect("create_table", table, note=CARRIED)
+        return _onto(table, replace(first, note=CARRIED))
 
     def _copied(
         self, table: TableId, done: Sequence[Effect], before: _Structure, statement: Statement

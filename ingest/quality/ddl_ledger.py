@@ -11,7 +11,7 @@ from ingest.lake import lanes
 from ingest.lake.announced import announced
 from ingest.lake.cleared import Cleared
 from ingest.lake.decisions import DISMISS
-from ingest.lake.logged_statements import COUNTING, Statement, counting, decided, touched
+from ingest.lake.logged_statements import COUNTING, Statement, carried, counting, decided, touched
 from ingest.lake.names import mirror_path
 from ingest.lake.resolve import (
     Lanes,
@@ -36,7 +36,7 @@ def understood(lake: Tables, rows: Iterable[Mapping[str, Any]], sent: Lanes) -> 
     """The ledger's rows as statements, in order, with names in the spelling of the tables that have sent rows."""
     logged = list(rows)
     said = decided(lake)
-    statements = counting(logged, said)
+    statements = counting(logged, said, carried(lake))
     ordered = resolved(statements, sent, lanes.sent_columns(lake), lanes.came_between(lake))
     return announced(lake, ordered, said)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from ingest.change import TableId
 from ingest.lake.lake import Lake
+from ingest.lake.snapshots import read_sql
 from ingest.quality.catalogue import Metric
 from ingest.quality.key_spellings import key_spellings
 from ingest.quality.not_loaded import rows_not_loaded
@@ -76,7 +77,7 @@ def mixed_topics(ordered: OrderedLane) -> Iterator[Metric]:
     bare = table.database is None and table.schema is None
     if ordered.source.kind != "kafka" or not bare or ordered.lane.places < 2:
         return
-    query = f"SELECT count(DISTINCT topic) AS n FROM {{books}} WHERE changes > 0 AND {ordered.where}"
+    query = f"SELECT count(DISTINCT topic) AS n FROM {{books}} WHERE changes > 0 AND {ordered.where} AND NOT {read_sql()}"
     if (topics := int(ordered.lake.ask(query)[0]["n"])) > 1:
         detail = (
             f"{topics} topics send rows of {table}, a name without a database, so tables of two databases may "

@@ -13,6 +13,7 @@ from ingest import formats
 from ingest.config import Source
 from ingest.errors import counted
 from ingest.lake import duck
+from ingest.lake.snapshots import read_sql
 from ingest.order import AFTER_ITS_ROW, is_weak, number_key, order_of
 from ingest.quality.catalogue import Metric
 from ingest.quality.ordered_lane import OrderedLane
@@ -95,7 +96,7 @@ def unsure_in_second(ordered: OrderedLane) -> int:
         ]
         text = duck.text(prefix)
         rows = ordered.lake.ask(
-            f"SELECT {columns} FROM {{changes.change}} WHERE op <> 'truncate' "
+            f"SELECT {columns} FROM {{changes.change}} WHERE op <> 'truncate' AND NOT {read_sql()} "
             f"AND {ordered.where} AND order_key >= {text} AND starts_with(order_key, {text})"
         )
         total += unsure(events, [_arrived(row, ordered.source) for row in rows])
@@ -132,7 +133,7 @@ def cleared_again(ordered: OrderedLane) -> int:
             continue  # `unsure` counts them
         batch, offset = later.at
         [answer] = ordered.lake.ask(
-            f"""SELECT count(*) AS n FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where}
+            f"""SELECT count(*) AS n FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where} AND NOT {read_sql()}
             AND order_key > {duck.text(earlier.order)} AND order_key <= {duck.text(later.order)}
             AND (batch > {batch} OR (batch = {batch} AND "offset" > {offset}))"""
         )
@@ -214,7 +215,7 @@ def apart(ordered: OrderedLane) -> int:
     if not new and not truncates:
         return 0
     ways = ordered.lake.ask(
-        f"SELECT DISTINCT topic, {duck.name('partition')} FROM {{books}} WHERE changes > 0 AND {ordered.where}"
+        f"SELECT DISTINCT topic, {duck.name('partition')} FROM {{books}} WHERE changes > 0 AND {ordered.where} AND NOT {read_sql()}"
     )
     rows = {(row["topic"], row["partition"]) for row in ways}
     elsewhere = sum(bool(rows - {(row["topic"], row["partition"])}) for row in new)

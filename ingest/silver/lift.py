@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -155,6 +156,13 @@ _PAUSE = 4096  # the most messages that are read one by one before columns are t
 _ParseMany = Callable[[Sequence[bytes | None], Hints], ChangeColumns]
 _COUNTED = frozenset({Op.INSERT, Op.UPDATE, Op.DELETE})  # all rows of a snapshot share one position
 _AFTER_DELETES = frozenset({Op.READ, Op.INSERT, Op.UPDATE, Op.TRUNCATE})
+
+
+def _is_unmasked(change: Change) -> bool:
+    """True unless its values come from ``changes``, where they were masked."""
+    return change.note != ingest_snapshot.CARRIED
+
+
 _NO_TABLE = "the message has a row, or empties a table, but names no table"
 
 
@@ -319,7 +327,7 @@ class SourceDecoder:
         try:
             taken, refused = self._decoded(bronze)
             if self.masks is not None:
-                self.masks.changes([change for changes in taken.values() for change in changes])
+                self.masks.changes(list(filter(_is_unmasked, chain.from_iterable(taken.values()))))
         except Exception:  # a mask fails: find the messages
             taken, refused = self._decoded(bronze, self.masks)
         if self.later:
@@ -353,7 +361,9 @@ class SourceDecoder:
                 if any(not change.table.table and change.op in ROW_OPS for change in changes):
                     refused.append(Refused(at, "no-table", _NO_TABLE))
                     continue
-                taken[at] = changes if masks is None else masks.changes(changes)
+                if masks is not None:
+                    masks.changes(list(filter(_is_unmasked, changes)))
+                taken[at] = changes
             except Undecodable as error:
                 refused.append(Refused(at, error.code, error.detail))
             except Exception as error:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ingest.lake.lake import Lake
+    from ingest.result import Result
     from ingest.run import Warm
 
 
@@ -76,15 +77,19 @@ class Depot:
 
     def run(self, *, checked: bool = False) -> tuple[str, str]:
         """Run what was said, and maybe the checks; the mirror's state and message."""
+        result = self.result(checked=checked)
+        self.why_merge = result.mirrors[0].why_merge if result.mirrors else None
+        return (result.mirrors[0].state, result.mirrors[0].message) if result.mirrors else ("idle", "")
+
+    def result(self, *, checked: bool = False) -> Result:
+        """The result of a run of what was said."""
         from ingest import run as running
 
         if self.messages:
             (self.folder / f"in-{self.number}.jsonl").write_text("\n".join(self.messages) + "\n")
             self.messages.clear()
         stages = ("bronze", "silver", "gold", *(["quality"] if checked else []))
-        result = running.run(self.spark, self.pipeline, stages, self.warm)
-        self.why_merge = result.mirrors[0].why_merge if result.mirrors else None
-        return (result.mirrors[0].state, result.mirrors[0].message) if result.mirrors else ("idle", "")
+        return running.run(self.spark, self.pipeline, stages, self.warm)
 
     def lake(self) -> Lake:
         """The lake, to look into."""

@@ -1,0 +1,449 @@
+"""Carry the rows of a renamed table over to the mirror of its new name.
+
+A RENAME moves a table with its rows, and no message has them under the new name. If silver holds all rows of the table,
+they are folded up to the statement by `ingest.fold`, and landed again as messages of the new name that stand right after
+the statement (`ingest.formats.ingest_snapshot`). So they are changes like any others, for the fold, the checks, a rebuild
+and an erasure. Rows that come late under the old name, from before the statement, have the table landed once more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, groupby
+from typing import Any
+
+import orjson
+
+from ingest.change import Op, TableId
+from ingest.config import Pipeline
+from ingest.errors import command, counted
+from ingest.fold import Key, Placed, Row, SchemaStep, Table, copies, steps
+from ingest.formats import ingest_snapshot
+from ingest.gold import eras, policy
+from ingest.gold import ledger as ledgers
+from ingest.gold.ledger import Ledger
+from ingest.gold.policy import APPLIED, Subject
+from ingest.gold.results import Folded
+from ingest.gold.steps import steps as schema_steps
+from ingest.lake import condensed, decisions, duck, lanes, mirrors
+from ingest.lake.books import merged_columns
+from ingest.lake.decisions import ACCEPT_GAP, CARRIED, Decision
+from ingest.lake.former_names import FormerNames, Move, Tenure, lanes_of, moves
+from ingest.lake.lake import Lake
+from ingest.lake.logged_statements import Statement
+from ingest.lake.names import mirror_path
+from ingest.lake.snapshots import RANK
+from ingest.lake.stamps import change_of
+from ingest.lake.tables import Row as SilverRow
+from ingest.order import Order, carried_to, is_weak, loaded_sql, order_of
+
+ROWS, BYTES = 500, 1 << 20  # of a message, at most
+AT_ONCE = 500_000  # changes that are folded together; of more, each key's by themselves
+TOGETHER = 5_000_000  # the most of a table whose rows change their keys
+_COLUMNS = 'op, partial, types, before, after, "transaction", event_time, order_key, keys'
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The rows of a renamed table, to be landed under its new name."""
+
+    move: Move
+    rows: tuple[Row, ...]
+    keys: tuple[str, ...]
+    types: Mapping[str, str]
+    until: int  # the last batch of whose changes they are
+
+    @property
+    def source(self) -> str:
+        """The source that has renamed the table."""
+        return self.move.statement.source
+
+    def topic(self, batch: int) -> str:
+        """Where the messages lie, as their rows say it."""
+        return f"carried/{self.move.table}/{batch}{ingest_snapshot.SUFFIX}"
+
+    def messages(self, batch: int) -> Iterator[bytes]:
+        """The messages that are landed in a batch: a mark after which older rows are gone, and the rows."""
+        yield orjson.dumps(self._head("end", batch, 0))
+        names = list(self.types)
+        held, size, number, first = list[bytes](), 0, 1, 0
+        for row in self.rows:
+            held.append(orjson.dumps([row.values.get(name) for name in names]))
+            size += len(held[-1])
+            if len(held) >= ROWS or size >= BYTES:
+                yield self._message(batch, number, held, first)
+                first += len(held)
+                held, size, number = [], 0, number + 1
+        if held:
+            yield self._message(batch, number, held, first)
+
+    def _message(self, batch: int, number: int, rows: Sequence[bytes], first: int) -> bytes:
+        head = {**self._head("read", batch, number), "types": self.types, "first": str(first)}
+        return orjson.dumps(head)[:-1] + b',"rows":[' + b",".join(rows) + b"]}"
+
+    def _head(self, op: str, batch: int, number: int) -> dict[str, Any]:
+        statement = self.move.statement
+        at = statement.event_time
+        return {
+            ingest_snapshot.MARK: 1,
+            "op": op,
+            "table": list(self.move.table),
+            "keys": list(self.keys),
+            "place": _written(carried_to(statement.order, batch, (batch, RANK, batch, number))),
+            "name": f"carried over from {self.move.rows.tenures[-1].table}",
+            "carried": 1,
+            **({"time": at.isoformat() + "Z"} if at is not None and hasattr(at, "isoformat") else {}),
+        }
+
+    def decision(self, batch: int) -> Decision:
+        """That the rows have landed in a batch."""
+        statement = self.move.statement
+        value = {
+            "table": list(self.move.table),
+            "source": self.source,
+            "landed": batch,
+            "until": self.until,
+            "tenures": [[list(table), low, high] for table, low, high in self.move.rows.tenures],
+        }
+        reason = f"{statement.said[:200]}: {counted(len(self.rows), 'row')} carried over"
+        return Decision(CARRIED, statement.id, value, statement.batch, reason)
+
+
+def _written(order: Order) -> dict[str, Any]:
+    return {
+        "phase": str(order.phase),
+        "sequence": list(map(str, order.sequence)),
+        "half": str(order.half),
+        "arrival": list(map(str, order.arrival)),
+    }
+
+
+class LackingError(Exception):
+    """Why rows are not carried over, as part of a sentence."""
+
+
+def due(lake: Lake, held: Iterable[Folded]) -> Iterator[Carried]:
+    """The tables whose rows can be carried over to held mirrors; the message of each that lacks some says why.
+
+    Args:
+        lake: the lake, decoded.
+        held: the results of mirrors that are held.
+    """
+    waiting = {result.path: result for result in held}
+    if not waiting:
+        return
+    ledger = ledgers.read(lake, lanes.with_rows(lake))
+    for move in moves(ledger.statements, lanes.came_between(lake)):
+        concerned = [
+            waiting[path]
+            for path in map(mirror_path, mirrors.names(lake.pipeline, move.table))
+            if path in waiting
+        ]
+        if not concerned:
+            continue
+        try:
+            yield carried(lake, ledger, move)
+        except LackingError as error:
+            for result in concerned:
+                result.lacking = str(error)
+                result.message += (
+                    f" The rows of {move.rows.tenures[-1].table} cannot be carried over: {error}."
+                )
+
+
+def overtaken(lake: Lake) -> Iterator[Carried | Decision]:
+    """What was carried over before rows came late that belong to it, again; or that it cannot be, so that the mirror is held."""
+    newest = {
+        (decision.subject, tuple(decision.value["table"])): decision
+        for decision in decisions.read(lake).of(CARRIED)
+    }
+    late = {name: decision for name, decision in newest.items() if _is_overtaken(lake, decision)}
+    if not late:
+        return
+    ledger = ledgers.read(lake, lanes.with_rows(lake))
+    by_name = {statement.id: statement for statement in ledger.statements}
+    for (name, table), decision in late.items():
+        tenures = tuple(Tenure(TableId(*part), low, high) for part, low, high in decision.value["tenures"])
+        if name not in by_name:
+            continue  # silver was decoded again, and has no such statement any more
+        try:
+            yield carried(lake, ledger, Move(by_name[name], TableId(*table), FormerNames(tenures)))
+        except LackingError as error:
+            yield replace(decision, value={**decision.value, "landed": 0}, reason=str(error))
+
+
+def _is_overtaken(lake: Lake, decision: Decision) -> bool:
+    if not decision.value["landed"]:
+        return False
+    before = " OR ".join(
+        f"({duck.of_table(TableId(*table))} AND order_low < {duck.text(high or '~')})"
+        for table, _, high in decision.value["tenures"]
+    )
+    of_source = f"source = {duck.text(decision.value['source'])} AND batch > {decision.value['until']}"
+    return bool(lake.ask(f"SELECT 1 FROM {{books}} WHERE {of_source} AND changes > 0 AND ({before}) LIMIT 1"))
+
+
+def carried(lake: Lake, ledger: Ledger, move: Move) -> Carried:
+    """The rows that a table had when it got another name.
+
+    Raises:
+        LackingError: silver does not hold all of them.
+    """
+    until = lake.decoded()
+    if move.rows.lacks:
+        raise LackingError(move.rows.lacks)
+    move = move._replace(rows=_begun(lake, move))
+    _refuse_lost(lake, move, until)
+    told = _told(lake, move, until)
+    subject = Subject(move.table, "evolve", told.types)
+    spoken = list(_spoken(ledger, move))
+    for said in spoken:
+        verdict = policy.judge(said, subject)
+        if verdict.state != APPLIED:
+            raise LackingError(f"no message shows what {said.said[:120]!r} did to its rows")
+    keys = _key(lake.pipeline, move, told, policy.by_statement(spoken, subject))
+    placed = [step.decoded() for step, _ in schema_steps(spoken, subject)]
+    rows = tuple(_rows(lake, move, told, keys, placed))
+    if not all(row.complete for row in rows):
+        raise LackingError("some of its rows came in part only")
+    types = dict(told.types)
+    for name in chain.from_iterable(row.values for row in rows):
+        types.setdefault(name, "unknown")
+    named = {name for row in rows for name in row.values}
+    sent = {name: kind for name, kind in types.items() if name in named or name in keys}
+    retyped = {step.column: step.type for step in placed if step.action == "retype_column" and step.type}
+    return Carried(move, rows, keys, _newest(sent, retyped, told), until)
+
+
+def _newest(types: Mapping[str, str], retyped: Mapping[str, str], told: _Told) -> dict[str, str]:
+    """The types of columns; of one that no row has shown since a statement changed it, that of the statement."""
+    return {
+        name: kind if name in told.newest or name not in retyped else retyped[name]
+        for name, kind in types.items()
+    }
+
+
+# --- what silver holds ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the changes of a table tell of it before they are read."""
+
+    count: int
+    keys: tuple[tuple[str, ...], ...]  # that its messages name
+    types: Mapping[str, str]
+    newest: frozenset[str]  # columns of the newest changes
+    moves: bool  # some change may leave its key
+
+
+def _begun(lake: Lake, move: Move) -> FormerNames:
+    """The tenures, from where the table was empty or its load begins.
+
+    Raises:
+        LackingError: neither is known.
+    """
+    rows = move.rows
+    if rows.begins:
+        return rows
+    first = rows.tenures[0]
+    of_lane = (
+        f"{duck.of_lane(move.statement.source, first.table)} AND order_key < {duck.text(first.high or '~')}"
+    )
+    [begun] = lake.ask(
+        f"""SELECT max(order_key) FILTER (op = 'truncate') AS emptied,
+        bool_or(op = 'read' OR {loaded_sql("order_key")}) AS loaded FROM {{changes.change}} WHERE {of_lane}"""
+    )
+    if begun["emptied"]:
+        return replace(rows, tenures=(first._replace(low=begun["emptied"]), *rows.tenures[1:]))
+    if begun["loaded"]:
+        return rows
+    raise LackingError(f"no message shows that {first.table} was created, emptied or loaded")
+
+
+def _refuse_lost(lake: Lake, move: Move, until: int) -> None:
+    """Refuse rows of which silver may lack some.
+
+    Raises:
+        LackingError: it may.
+    """
+    statement, tenures = move.statement, move.rows.tenures
+    of_source = f"source = {duck.text(statement.source)}"
+    tables = " OR ".join(f"({duck.of_table(tenure.table)})" for tenure in tenures)
+    begins = [tenure.low for tenure in tenures if tenure.low]
+    if any(order_of(place).epoch != order_of(statement.order).epoch for place in begins):
+        raise LackingError("its history is in two epochs of the source")
+    [seen] = lake.ask(
+        f"""SELECT min(batch) AS first, coalesce(sum(routed_out), 0) AS out, count(DISTINCT (topic, "partition")) AS streams,
+        min(topic) AS topic, min("partition") AS part
+        FROM {{books}} WHERE {of_source} AND ({tables}) AND batch <= {until} AND (changes > 0 OR routed_out > 0)"""
+    )
+    if seen["out"]:
+        raise LackingError("the pipeline file has excluded its rows")
+    first = min(statement.batch, seen["first"] or statement.batch)
+    rejects = lake.ask(
+        f"SELECT 1 FROM {{rejects}} WHERE {of_source} AND kind = 'message' AND batch BETWEEN {first} AND {until} LIMIT 1"
+    )
+    if rejects:
+        typed = command("rejects", lake.pipeline.file)
+        raise LackingError(
+            f"messages of source {statement.source} were rejected meanwhile, as `{typed}` shows"
+        )
+    for decision in decisions.read(lake).of(ACCEPT_GAP, subject=statement.source):
+        if decision.batch is None or decision.batch >= first:
+            raise LackingError(f"messages of source {statement.source} are lost, as was accepted")
+    floors = condensed.read(lake).floors
+    for lane in lanes_of(statement.source, move.rows):
+        if floors.get(lane, "") > statement.order:
+            raise LackingError("its changes from before the statement are condensed")
+    masked = [lake.pipeline.masking(tenure.table).mask for tenure in tenures]
+    if any(mask != lake.pipeline.masking(move.table).mask for mask in masked):
+        raise LackingError("the pipeline file masks its columns otherwise than those of its new name")
+    source = lake.pipeline.by_source.get(statement.source)
+    if is_weak(statement.order) and source is not None and source.kind == "kafka":
+        places = lake.ask(
+            f'SELECT DISTINCT topic, "partition" AS part FROM {{ddl}} WHERE order_key = {duck.text(statement.order)} AND {of_source}'
+        )
+        alike = {(seen["topic"], seen["part"])} == {(place["topic"], place["part"]) for place in places}
+        if seen["streams"] > 1 or (seen["streams"] and not alike):
+            raise LackingError(
+                "it came in another partition than the statement, and its messages have no position"
+            )
+
+
+def _where(move: Move, until: int) -> str:
+    """The condition of the table's changes."""
+    parts = [
+        f"({duck.of_lane(move.statement.source, tenure.table)} AND order_key > {duck.text(tenure.low)} "
+        f"AND order_key < {duck.text(tenure.high or '~')})"
+        for tenure in move.rows.tenures
+    ]
+    return f"batch <= {until} AND ({' OR '.join(parts)})"
+
+
+def _told(lake: Lake, move: Move, until: int) -> _Told:
+    """What the changes tell.
+
+    Raises:
+        LackingError: rows of a full load have no place among the statements.
+    """
+    where = _where(move, until)
+    first = move.rows.tenures[0]
+    if first.low:
+        loads = f"{duck.of_lane(move.statement.source, first.table)} AND {loaded_sql('order_key')}"
+        [loaded] = lake.ask(
+            f"SELECT max(order_key) AS last FROM {{changes.change}} WHERE {loads} AND op <> 'truncate'"
+        )
+        if loaded["last"] and order_of(loaded["last"]).arrival > order_of(first.low).arrival:
+            raise LackingError("rows of its full load have no place in the stream")
+    spans = lake.ask(
+        f"""SELECT keys, types, count(*) AS n, max(order_key) AS high,
+        bool_or(op = 'update' AND before IS NOT NULL) AS moves FROM {{changes.change}}
+        WHERE op <> 'truncate' AND {where} GROUP BY keys, types ORDER BY max(order_key)"""
+    )
+    types: dict[str, str] = {}
+    for span in spans:
+        sent = json.loads(span["types"] or "{}")
+        types = merged_columns(types, sent) | {name: kind for name, kind in sent.items() if kind != "unknown"}
+    keys = {tuple(json.loads(span["keys"] or "[]")) for span in spans}
+    newest = frozenset(json.loads(spans[-1]["types"] or "{}")) if spans else frozenset[str]()
+    return _Told(
+        sum(span["n"] for span in spans),
+        tuple(sorted(keys)),
+        types,
+        newest,
+        any(span["moves"] for span in spans),
+    )
+
+
+def _spoken(ledger: Ledger, move: Move) -> Iterator[Statement]:
+    """The statements on the table, under whatever name it had, as statements on its new one."""
+    for tenure in move.rows.tenures:
+        for statement in ledger.statements:
+            inside = tenure.low <= statement.order and statement.order < (tenure.high or "~")
+            if statement.source != move.statement.source or not inside:
+                continue
+            effects = tuple(
+                replace(effect, table=move.table)
+                for effect in statement.effects
+                if effect.table == tenure.table
+                and effect.action not in ("rename_table", "swap_table", "drop_table")
+            )
+            if effects or (statement.kind == "unknown" and tenure.table in statement.tables):
+                yield replace(statement, effects=effects, table=move.table, first=None, since="")
+
+
+def _key(
+    pipeline: Pipeline, move: Move, told: _Told, placed: Sequence[eras.PlacedEffects]
+) -> tuple[str, ...]:
+    """The key of the table's rows; empty if all their values are.
+
+    Raises:
+        LackingError: it has had several.
+    """
+    declared = pipeline.rule(move.rows.tenures[-1].table).keys or pipeline.rule(move.table).keys
+    if declared:
+        return declared
+    stated = eras.last(placed, ())
+    named = {key for key in told.keys if key}
+    if len({frozenset(key) for key in (*named, *([stated] if stated else []))}) > 1:
+        raise LackingError("its key has changed")
+    return next(iter(named), stated)
+
+
+# --- folding ------------------------------------------------------------------------------------------
+
+
+def _rows(
+    lake: Lake, move: Move, told: _Told, keys: tuple[str, ...], placed: Sequence[SchemaStep]
+) -> Iterator[Row]:
+    """The rows that live just before the statement.
+
+    Raises:
+        LackingError: a change has no usable key, or there are too many to fold.
+    """
+    query = f"SELECT {_COLUMNS} FROM {{changes.change}} WHERE {_where(move, lake.decoded())}"
+    if told.count > (AT_ONCE if keys and not told.moves else TOGETHER):
+        if told.moves or not keys:
+            raise LackingError(f"its {counted(told.count, 'change')} are too many to fold at once")
+        yield from _key_by_key(lake, query, told, keys, placed)
+        return
+    events = _events(lake.ask(query))
+    if not keys:
+        source = lake.pipeline.shared_reads(move.statement.source)
+        yield from copies([*events, *placed], shared_reads=source)
+        return
+    yield from _folded([*events, *placed], told, keys)
+
+
+def _events(rows: Iterable[SilverRow]) -> list[Placed | SchemaStep]:
+    return [Placed(order_of(row["order_key"]), change_of(row)) for row in rows]
+
+
+def _folded(events: Iterable[Placed | SchemaStep], told: _Told, keys: tuple[str, ...]) -> list[Row]:
+    table, met = Table(keys, {name: told.types.get(name, "unknown") for name in keys}), set[Key]()
+    for event, of_event in groupby(steps(table, events), key=lambda step: step.event):
+        keys_met = [step.key for step in of_event]
+        if not all(keys_met):
+            raise LackingError("a change of it has no usable key")
+        # the first key of a change is that of the row that it found
+        if isinstance(event, Placed) and event.change.op is Op.UPDATE and keys_met[0] not in met:
+            raise LackingError("a row was changed that no message had brought")
+        met.update(keys_met)
+    return list(table.rows.values())
+
+
+def _key_by_key(
+    lake: Lake, query: str, told: _Told, keys: tuple[str, ...], placed: Sequence[SchemaStep]
+) -> Iterator[Row]:
+    """The same for a table that is too large to hold, none of whose rows changes its key."""
+    clears = _events(lake.ask(f"SELECT * FROM ({query}) AS c WHERE op = 'truncate'"))
+    cells = duck.cells(keys)
+    ordered = f"SELECT *, to_json([{cells}]) AS own_key FROM ({query}) AS c WHERE op <> 'truncate' ORDER BY own_key, order_key"
+    cursor = duck.connection().cursor().execute(lake.sql(ordered))
+    names = [column[0] for column in cursor.description or ()]
+    rows = (dict(zip(names, row, strict=True)) for row in iter(cursor.fetchone, None))
+    for _, of_key in groupby(rows, key=lambda row: row["own_key"]):
+        yield from _folded([*_events(of_key), *clears, *placed], told, keys)

@@ -1,0 +1,146 @@
+"""Under which names a table's rows were sent before a RENAME gave it another, and why these may not be all of its rows.
+
+A name is a table's only for a time: a swap (`RENAME TABLE orders TO old, new TO orders`) gives each name to another
+table. What the messages hold of a table is therefore what came of each of its names in its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from ingest.change import LaneId, TableId
+from ingest.ddl import Effect
+from ingest.lake.decisions import DISMISS
+from ingest.lake.logged_statements import Statement, touched
+from ingest.lake.resolve import DOUBTED, LEAVES_NAME, UNSEEN, Came, is_copy, leaves_open, renamed_into
+
+_UNFOLLOWED = ("truncate_partition", "unread")
+
+
+class Tenure(NamedTuple):
+    """The time in which a table had a name: after a place, and before another one; empty for no such bound."""
+
+    table: TableId
+    low: str = ""
+    high: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FormerNames:
+    """The names of a table, oldest first. ``lacks`` says why what came of them are not all of its rows, as part of a sentence;
+    empty if they are, or if it is only not known where they begin.
+    """
+
+    tenures: tuple[Tenure, ...]
+    lacks: str = ""
+
+    @property
+    def begins(self) -> str:
+        """The place before which nothing was in the table; empty if no statement shows it."""
+        return self.tenures[0].low
+
+
+class Move(NamedTuple):
+    """A RENAME that gives a name to a table whose rows were sent under others."""
+
+    statement: Statement
+    table: TableId  # the name that it gives
+    rows: FormerNames
+
+
+@dataclass(slots=True)
+class _Names:
+    """Which table has each name of a source, by its statements in order."""
+
+    source: str
+    came: Came
+    tables: dict[TableId, FormerNames] = field(default_factory=dict)
+    gone: set[TableId] = field(default_factory=set)
+
+    def of(self, table: TableId) -> FormerNames:
+        return self.tables.get(table) or FormerNames((Tenure(table),))
+
+    def take(self, statement: Statement) -> Iterator[Move]:
+        """Follow one statement; the moves that it makes."""
+        before = dict(self.tables)
+        for table in statement.tables if statement.kind == "unknown" else ():
+            self._doubt(table, statement)
+        for effect in statement.effects:
+            if effect.action == "rename_table" and (to := effect.other_table) is not None:
+                rows = self._closed(effect.table, statement.order)
+                if renamed_into(effect, to):
+                    yield Move(statement, to, rows)
+                self._give(to, replace(rows, tenures=(*rows.tenures, Tenure(to, statement.order))))
+                self._leave(effect.table)
+            elif effect.action == "swap_table":
+                self._give(effect.table, self._swapped(effect, before))
+            else:
+                self._follow(effect, statement)
+
+    def _swapped(self, effect: Effect, before: dict[TableId, FormerNames]) -> FormerNames:
+        """A table that goes on under its name: a tool's copy has taken its place, or it was away and is back."""
+        there = before.get(effect.table) or self.of(effect.table)
+        if effect.note == UNSEEN:
+            return replace(there, lacks=f"no message shows what was done to {effect.to} before")
+        other = effect.other_table
+        return there if other is None or is_copy(other, effect.table) else self.of(other)
+
+    def _follow(self, effect: Effect, statement: Statement) -> None:
+        table, note = effect.table, effect.note
+        if effect.action in LEAVES_NAME:
+            self._leave(table)
+        elif effect.action == "create_table" and note == "if-not-exists":
+            is_new = table in self.gone or not self.came(self.source, table, "", statement.order)
+            if is_new and table not in self.tables:
+                self._give(table, FormerNames((Tenure(table, statement.order),)))
+        elif effect.action == "create_table":
+            lacks = (
+                f"the rows with which {table} was created are in no message" if note == "as-select" else ""
+            )
+            self._give(table, FormerNames((Tenure(table, statement.order),), lacks))
+            if note == DOUBTED:
+                self._doubt(table, statement)
+        elif effect.action == "truncate":
+            self._give(table, FormerNames((Tenure(table, statement.order),)))
+        elif effect.action in _UNFOLLOWED or any(leaves_open(effect, name) for name in touched(effect)):
+            self._doubt(table, statement)
+
+    def _closed(self, table: TableId, place: str) -> FormerNames:
+        rows = self.of(table)
+        return replace(rows, tenures=(*rows.tenures[:-1], rows.tenures[-1]._replace(high=place)))
+
+    def _give(self, table: TableId, rows: FormerNames) -> None:
+        self.tables[table] = rows
+        self.gone.discard(table)
+
+    def _leave(self, table: TableId) -> None:
+        self.tables.pop(table, None)
+        self.gone.add(table)
+
+    def _doubt(self, table: TableId, statement: Statement) -> None:
+        lacks = f"no message shows what {statement.said[:120]!r} did to its rows"
+        self.tables[table] = replace(self.of(table), lacks=lacks)
+
+
+def moves(statements: Iterable[Statement], came: Came) -> list[Move]:
+    """The moves of tables with rows that no decision has settled, in their order.
+
+    Args:
+        statements: the ledger's, in order, as `ingest.lake.resolve.resolved` gives them.
+        came: whether a table may have sent rows between two places.
+    """
+    names: dict[str, _Names] = {}
+    made: list[Move] = []
+    for statement in statements:
+        if statement.decided == DISMISS:
+            continue
+        of_source = names.setdefault(statement.source, _Names(statement.source, came))
+        made += (move for move in of_source.take(statement) if not statement.decided)
+    return made
+
+
+def lanes_of(source: str, rows: FormerNames) -> list[LaneId]:
+    """The lanes in which rows of a table were sent."""
+    return list(dict.fromkeys((source, stretch.table) for stretch in rows.tenures))

@@ -1,0 +1,365 @@
+"""Tables with rows that get another name: a swap is applied where silver holds all rows of the table, else it holds the mirror."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingest.config.model import TableRule
+from ingest.erase.plan import plan
+from ingest.erase.remove import erase
+from ingest.gold import carried
+from ingest.gold.explain import explain
+from ingest.gold.rebuild import rebuild
+from ingest.run import Warm
+from tests.gold.test_late_renames import Yard
+from tests.unstarted import unstarted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from ingest.config import Pipeline
+
+Say = Callable[[Yard], Yard]
+Script = Iterable[Say]
+SWAP = "RENAME TABLE hall TO hall_old, annex TO hall"
+BACK = "RENAME TABLE hall TO x, annex TO hall, x TO annex"
+ROUND = "RENAME TABLE hall TO x, attic TO hall, annex TO attic, x TO annex"
+
+
+def created(table: str, at: int, columns: str = "id INT PRIMARY KEY, n INT") -> Say:
+    return lambda yard: yard.stated(at, f"CREATE TABLE {table} ({columns})")
+
+
+def row(table: str, at: int, key: int) -> Say:
+    return lambda yard: yard.inserted(table, at, key)
+
+
+def said(at: int, sql: str) -> Say:
+    return lambda yard: yard.stated(at, sql)
+
+
+def changed(kind: str, table: str, at: int, keys: list[str], old: Any = None, **cells: str | None) -> Say:
+    """Any row change; all columns are numbers."""
+
+    def say(yard: Yard) -> Yard:
+        types = dict.fromkeys(cells, "int")
+        yard.say(
+            at, table=table, isDdl=False, type=kind, data=[cells], mysqlType=types, old=old and [old], pkNames=keys, sql=""
+        )  # fmt: skip
+        return yard
+
+    return say
+
+
+def play(yard: Yard, script: Script, *, cut: bool) -> dict[str, str]:
+    """Say everything in one batch, or each thing in its own; the mirrors that are held or failed after the last run, which is
+    checked, and why.
+    """
+    *before, last = script
+    for say in before:
+        say(yard)
+        if cut:
+            yard.run()
+    last(yard)
+    result = yard.result(checked=True)
+    return {one.mirror: one.message for one in result.mirrors if one.state in ("held", "failed")}
+
+
+def complaints(yard: Yard) -> list[tuple[str, str, str]]:
+    """What the checks say of mirrors; that something is late is no complaint of the mirror."""
+    rows = yard.lake().ask(
+        "SELECT mirror, \"check\", detail FROM {checks} WHERE state <> 'pass' AND \"check\" <> 'old_positions' ORDER BY ALL"
+    )
+    return [(row["mirror"], row["check"], row["detail"]) for row in rows]
+
+
+def yard_of(tmp_path: Path, spark: SparkSession | None = None, **rule: Any) -> Yard:
+    return Yard(spark or unstarted(), tmp_path, Warm(), TableRule("yard.*", **rule))
+
+
+NIGHT = [
+    created("annex", 100),
+    row("annex", 110, 5),
+    row("annex", 120, 6),
+    said(200, SWAP),
+    row("hall", 210, 7),
+]
+SCRIPTS: dict[str, tuple[list[Say], dict[str, list[int]]]] = {
+    "blue/green": ([row("hall", 10, 1), *NIGHT], {"hall": [5, 6, 7], "annex": [5, 6]}),
+    "night after night": (
+        [row("hall", 10, 1), *NIGHT, said(300, "DROP TABLE hall_old"), created("annex", 310), row("annex", 320, 8), said(400, SWAP)],
+        {"hall": [8], "annex": [8]},
+    ),
+    "emptied and loaded": (
+        [row("hall", 10, 1), row("annex", 20, 2), said(100, "TRUNCATE TABLE annex"), row("annex", 110, 5), said(200, SWAP)],
+        {"hall": [5]},
+    ),
+    "swapped and back": (
+        [
+            created("hall", 1), created("annex", 2), row("hall", 10, 1), row("annex", 20, 2), said(30, BACK),
+            row("hall", 40, 3), row("annex", 50, 4), said(60, BACK), row("hall", 70, 5),
+        ],
+        {"hall": [1, 4, 5], "annex": [2, 3]},
+    ),
+    "three names": (
+        [
+            *(created(name, at) for at, name in enumerate(("hall", "annex", "attic"))), row("hall", 10, 1), row("annex", 20, 2),
+            row("attic", 30, 3), said(40, ROUND), row("hall", 50, 4), row("annex", 60, 5), row("attic", 70, 6),
+        ],
+        {"hall": [3, 4], "annex": [1, 5], "attic": [2, 6]},
+    ),
+    "renamed": (
+        [created("hall", 1), row("hall", 10, 1), said(20, "ALTER TABLE hall RENAME TO annex"), row("annex", 30, 2)],
+        {"hall": [1], "annex": [1, 2]},
+    ),
+    "by way of a name that no row has": (
+        [
+            created("hall", 1), row("hall", 10, 1), said(20, "RENAME TABLE hall TO x"), said(30, "RENAME TABLE x TO annex"),
+            row("annex", 40, 2),
+        ],
+        {"annex": [1, 2]},
+    ),
+    "late rows of before": (
+        [row("hall", 10, 1), *NIGHT, row("hall", 220, 9), row("annex", 115, 8), row("annex", 116, 9), row("hall", 230, 3)],
+        {"hall": [3, 5, 6, 7, 8, 9]},
+    ),
+    "said twice": ([row("hall", 10, 1), *NIGHT, said(200, SWAP), row("hall", 220, 8)], {"hall": [5, 6, 7, 8]}),
+    "changed before and after": (
+        [
+            created("annex", 100), row("annex", 110, 5), row("annex", 120, 6), row("annex", 125, 4), row("hall", 126, 1),
+            changed("DELETE", "annex", 130, ["id"], id="6", n="7"),
+            changed("UPDATE", "annex", 140, ["id"], {"id": "4"}, id="9", n="7"), said(200, SWAP),
+            changed("UPDATE", "hall", 210, ["id"], {"n": "7"}, id="5", n="8"), changed("DELETE", "hall", 220, ["id"], id="9", n="7"),
+        ],
+        {"hall": [5]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_a_swap_of_tables_whose_rows_are_all_known(tmp_path: Path, name: str, cut: bool) -> None:
+    """The mirrors were held every night, or went on with the rows of another table."""
+    script, keys = SCRIPTS[name]
+    yard = yard_of(tmp_path)
+    assert {} == play(yard, script, cut=cut)
+    assert keys == {table: yard.keys(table) for table in keys}
+    mirrored = {f"yard.{table}" for table in keys}
+    assert ([], set()) == (complaints(yard), {each for each in yard.pending() if each[0] in mirrored})
+    for again in rebuild(yard.lake(), sorted(mirrored), dry_run=True):
+        assert again.difference is not None
+        assert again.difference.none, again.mirror
+
+
+def test_a_name_in_between_is_no_table(tmp_path: Path) -> None:
+    """The operator was asked each night about a table that had been there within one statement."""
+    yard = yard_of(tmp_path)
+    script, _ = SCRIPTS["swapped and back"]
+    play(yard, script, cut=False)
+    assert set() == yard.pending()
+
+
+@pytest.mark.e2e
+@pytest.mark.spark
+def test_a_swap_in_a_merge_by_spark(tmp_path: Path, spark: SparkSession) -> None:
+    """Both ways to apply a batch have to clear the table and fill it in one commit."""
+    script, keys = SCRIPTS["late rows of before"]
+    yard = yard_of(tmp_path, spark)
+    yard.apply = "merge"
+    play(yard, script, cut=True)
+    assert keys["hall"] == yard.keys("hall")
+    assert [] == complaints(yard)
+
+
+LACKING: dict[str, tuple[list[Say], str]] = {
+    "no beginning": (
+        [row("hall", 10, 1), row("annex", 110, 5), said(200, SWAP)],
+        "no message shows that yard.annex was created, emptied or loaded",
+    ),
+    "made of a query": (
+        [row("hall", 10, 1), said(100, "CREATE TABLE annex AS SELECT * FROM hall"), row("annex", 110, 5), said(200, SWAP)],
+        "the rows with which yard.annex was created are in no message",
+    ),
+    "a rejected message": (
+        [row("hall", 10, 1), *NIGHT[:2], lambda yard: yard.messages.append("{") or yard, *NIGHT[2:]],
+        "messages of source s were rejected meanwhile",
+    ),
+    "a row that never came": (
+        [row("hall", 10, 1), created("annex", 100), changed("UPDATE", "annex", 110, ["id"], {"n": "1"}, id="5", n="7"), said(200, SWAP)],
+        "a row was changed that no message had brought",
+    ),
+    "an unread statement": (
+        [row("hall", 10, 1), *NIGHT[:3], said(150, "ALTER TABLE annex FROBNICATE"), *NIGHT[3:]],
+        "no message shows what 'ALTER TABLE annex FROBNICATE' did to its rows",
+    ),
+    "another key": (
+        [
+            row("hall", 10, 1), created("annex", 100), row("annex", 110, 5),
+            said(150, "ALTER TABLE annex DROP PRIMARY KEY, ADD PRIMARY KEY (n)"), said(200, SWAP),
+        ],
+        "its key has changed",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_a_swap_of_a_table_that_lacks_rows(tmp_path: Path, name: str) -> None:
+    """The mirror would silently be a part of the table."""
+    script, why = LACKING[name]
+    yard = yard_of(tmp_path)
+    script[0](yard).run()
+    for say in script[1:]:
+        say(yard)
+    result = yard.result()
+    [hall] = [mirror for mirror in result.mirrors if mirror.mirror == "yard.hall"]
+    assert "held" == hall.state
+    assert f"The rows of yard.annex cannot be carried over: {why}" in hall.message
+    assert [1] == yard.keys("hall")
+    assert ("yard.hall", SWAP) in yard.pending()
+
+
+def test_columns_and_key_of_the_new_table(tmp_path: Path) -> None:
+    """Rows would be distinguished by the key of the table that has gone, or have its columns' values."""
+    yard = yard_of(tmp_path, on_schema_change="evolve")
+    old = changed("INSERT", "hall", 10, ["id"], id="1", n="2", gone="3")
+    new = [changed("INSERT", "annex", at, ["id", "k"], id="1", k=str(at), n="4") for at in (110, 120)]
+    alter = said(150, "ALTER TABLE annex RENAME COLUMN n TO m, ADD COLUMN z INT DEFAULT 9")
+    last = changed("INSERT", "hall", 210, ["id", "k"], id="1", k="1", m="5", z="6")
+    create = created("annex", 100, "id INT, k INT, n INT, PRIMARY KEY (id, k)")
+    play(yard, [old, create, *new, alter, said(200, SWAP), last], cut=True)
+    rows = yard.lake().ask_mirror("mirrors/yard/hall", "SELECT * FROM {mirror} ORDER BY k")
+    assert [(1, 1, 5, 6), (1, 110, 4, 9), (1, 120, 4, 9)] == [
+        (row["id"], row["k"], row["m"], row["z"]) for row in rows
+    ]
+    assert {"id", "k", "m", "z"} == rows[0].keys()
+    assert [] == complaints(yard)
+
+
+def test_equal_rows_of_a_table_without_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal rows in two messages that stand at one place would count as one."""
+    monkeypatch.setattr(carried, "ROWS", 2)
+    yard = yard_of(tmp_path, no_key="full_row")
+    rows = [changed("INSERT", "annex", 110 + at, [], id="5", n="7") for at in range(5)]
+    late = changed("INSERT", "annex", 105, [], id="6", n="7")
+    script = [
+        changed("INSERT", "hall", 10, [], id="1", n="7"),
+        created("annex", 100, "id INT, n INT"),
+        *rows,
+        said(200, SWAP),
+        late,
+    ]
+    play(yard, script, cut=True)
+    assert [5, 5, 5, 5, 5, 6] == yard.keys("hall")
+    assert [] == complaints(yard)
+
+
+def test_states_end_and_begin_with_the_swap(tmp_path: Path) -> None:
+    """A row of the new table was not in the old one before."""
+    yard = yard_of(tmp_path, history=True)
+    play(yard, [row("hall", 10, 1), *NIGHT], cut=False)
+    states = yard.lake().ask_mirror("histories/yard/hall", "SELECT * FROM {mirror} ORDER BY id")
+    assert [1, 5, 6, 7] == [state["id"] for state in states]
+    froms, untils = ([state[name] for state in states] for name in ("valid_from", "valid_to"))
+    assert froms[1] == froms[2] == untils[0]
+    assert [None, None, None] == untils[1:]
+
+
+def test_masked_values_are_not_masked_twice(tmp_path: Path) -> None:
+    """Rows that come from silver hold masked values; a second mask would part them from those that come later."""
+
+    class Masked(Yard):
+        @property
+        def pipeline(self) -> Pipeline:
+            return replace(super().pipeline, mask_secret="s" * 32)
+
+    yard = Masked(unstarted(), tmp_path, Warm(), TableRule("yard.*", mask={"n": "hmac"}))
+    play(yard, [row("hall", 10, 1), *NIGHT], cut=False)
+    rows = yard.lake().ask_mirror("mirrors/yard/hall", "SELECT id, n FROM {mirror} ORDER BY id")
+    assert [5, 6, 7] == [row["id"] for row in rows]
+    assert 1 == len({row["n"] for row in rows})
+    assert [] == complaints(yard)
+
+
+def test_a_run_that_is_killed_after_the_rows_have_landed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run must neither lose the rows nor have them twice."""
+    yard = yard_of(tmp_path)
+    for say in [row("hall", 10, 1), *NIGHT]:
+        say(yard)
+
+    def killed(_rows: object, _batch: int) -> None:
+        raise RuntimeError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(carried.Carried, "decision", killed)
+        with pytest.raises(RuntimeError):
+            yard.run()
+    yard.warm = Warm()
+    assert yard.run(checked=True)[0] in ("done", "skipped")
+    assert [5, 6, 7] == yard.keys("hall")
+    assert [] == complaints(yard)
+
+
+def test_rows_and_statement_are_applied_together(tmp_path: Path) -> None:
+    """A later statement that holds the mirror would leave it without the rows, which landed after that."""
+    yard = yard_of(tmp_path)
+    part = "ALTER TABLE hall TRUNCATE PARTITION p1"
+    yard.inserted("hall", 10, 1).run()
+    for say in NIGHT:
+        say(yard)
+    yard.warm = Warm()
+    yard.stated(300, part).run()
+    assert [1] == yard.keys("hall")
+
+
+class Weak(Yard):
+    """In a dialect without positions."""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        made = super().pipeline
+        return replace(made, sources=(replace(made.sources[0], format="canal"),))
+
+
+@pytest.mark.parametrize("rewound", [False, True])
+def test_where_arrival_decides(tmp_path: Path, rewound: bool) -> None:
+    """A RENAME that comes again is no second swap; with rows before it, which are the other table's, it asks."""
+    yard = Weak(unstarted(), tmp_path, Warm(), TableRule("yard.*"))
+    again = [row("hall", 10, 1), said(200, SWAP)] if rewound else [said(200, SWAP)]
+    held = play(yard, [row("hall", 10, 1), *NIGHT, *again], cut=True)
+    assert rewound == ("yard.hall" in held)
+    assert rewound or [5, 6, 7] == yard.keys("hall")
+
+
+@pytest.mark.e2e
+@pytest.mark.spark
+def test_an_erased_row_does_not_come_back(tmp_path: Path, spark: SparkSession) -> None:
+    """Neither by the swap, nor by rows that come late, nor by its own message, which comes again."""
+    yard = yard_of(tmp_path, spark)
+    play(yard, [row("hall", 10, 1), *NIGHT[:3]], cut=False)
+    lake = yard.lake()
+    erase(lake, plan(lake, "yard.annex", [["5"]], "asked for", now=True))
+    yard.warm = Warm()
+    play(yard, [said(200, SWAP)], cut=False)
+    assert [6] == yard.keys("hall")
+    play(yard, [row("annex", 115, 8), row("annex", 110, 5)], cut=False)
+    assert [6, 8] == yard.keys("hall")
+    assert [] == complaints(yard)
+
+
+def test_the_story_of_a_row_that_was_carried_over(tmp_path: Path) -> None:
+    """It says under which name the row came before."""
+    yard = yard_of(tmp_path)
+    play(yard, [row("hall", 10, 1), *NIGHT], cut=False)
+    story = explain(yard.lake(), "yard.hall", ["5"])
+    assert story.equal
+    assert [("carried over", "carried over from yard.annex", ())] == [
+        (event.note, event.sequence, event.remarks) for event in story.events
+    ]
