@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import msgspec
 
+from ingest import types
 from ingest.change import Change, TableId
 from ingest.ddl.effect_model import UNREAD, ColumnDefinition, Ddl, Effect, kind_of
 from ingest.ddl.statements import effects
@@ -136,7 +137,7 @@ def _with_statement(effect: Effect, statement: Ddl) -> Effect:
         replace(
             its,
             name=column.name,
-            type=column.type,
+            type=_with_digits(column.type, its.type),
             charset=column.charset or its.charset,
             default=_default(its, column.type),
         )
@@ -154,7 +155,7 @@ def _typed(statement: Ddl, table: TableId, structure: TableStructure) -> Ddl:
         if effect.action == "add_primary_key":
             return replace(effect, keys=structure.keys or effect.keys)
         if effect.column and effect.type is not None:
-            logical = structure.columns.get(effect.column, effect.type)
+            logical = _with_digits(structure.columns.get(effect.column, effect.type), effect.type)
             return replace(
                 effect,
                 type=logical,
@@ -167,6 +168,11 @@ def _typed(statement: Ddl, table: TableId, structure: TableStructure) -> Ddl:
         statement,
         effects=tuple(typed(effect) if effect.table == table else effect for effect in statement.effects),
     )
+
+
+def _with_digits(named: str | None, said: str | None) -> str | None:
+    """The type that a structure names; a decimal with the digits that only the statement has."""
+    return said if named == "decimal" and said is not None and types.base(said) == "decimal" else named
 
 
 def _default(said: Effect | ColumnDefinition, logical: str | None) -> str | None:

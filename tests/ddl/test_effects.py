@@ -189,3 +189,24 @@ def test_a_default_has_the_type_of_the_structure(statement: str, expected: str |
     [effect] = of_change(change).effects
     column = effect if kind == "ALTER" else next(one for one in effect.columns if one.name == "n")
     assert ("boolean", expected) == (column.type, column.default)
+
+
+@pytest.mark.parametrize(
+    ("kind", "statement", "named", "expected"),
+    [
+        ("ALTER", "ALTER TABLE t MODIFY c DECIMAL(30,2)", "decimal", "decimal(30,2)"),
+        ("ALTER", "ALTER TABLE t ADD c NUMERIC(6,1) DEFAULT 1", "decimal", "decimal(6,1)"),
+        ("CREATE", "CREATE TABLE t (c DECIMAL(30,2))", "decimal", "decimal(30,2)"),
+        ("ALTER", "ALTER TABLE t MODIFY c DECIMAL(30,2)", "decimal(30,2)", "decimal(30,2)"),
+        ("ALTER", "ALTER TABLE t MODIFY c VARCHAR(5)", "decimal", "decimal"),
+        ("ALTER", "ALTER TABLE t MODIFY c DECIMAL(3,1)", "int32", "int32"),
+    ],
+)
+def test_a_decimal_has_the_digits_of_its_statement(
+    kind: str, statement: str, named: str, expected: str
+) -> None:
+    """Maxwell's structure has none: each MODIFY to DECIMAL was called a conversion of which nobody knows the result."""
+    structure = json.dumps({"type": kind, "keys": [], "columns": {"c": named}})
+    change = Change(op=Op.DDL, table=TableId("d", None, "t"), ddl=statement, structure=structure)
+    [effect] = of_change(change).effects
+    assert expected == (effect.columns[0].type if effect.columns else effect.type)
