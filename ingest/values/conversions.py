@@ -166,6 +166,8 @@ def _zero_filled(rule: Conversion, width: int) -> Conversion:
 def _of_others(old: str, new: str, declared: str, dialect: str) -> Conversion:
     """Of other databases only what all do, and PostgreSQL's own texts; none converts what does not fit."""
     before, after = _group(old), _group(new)
+    if dialect == "postgres" and (cast := _CAST_BY_POSTGRES.get((before, after))):
+        return Conversion(cast)
     if (before, after) not in _SHARED and before != after:
         return UNKNOWN
     if after == "enum" or (after == "text" and _CHAR.match(declared)):
@@ -275,6 +277,12 @@ _SHARED = frozenset(
         ("text", "json"), ("json", "text"), ("unknown", "text"),
     }
 )  # fmt: skip
+
+_CAST_BY_POSTGRES: dict[tuple[str, str], Convert] = {
+    ("exact", "whole"): lambda text: rounded_number(text, 0),  # half away from zero
+    ("datetime", "date"): lambda text: text[:10],
+}
+"""What an ALTER COLUMN ... TYPE ... USING makes, measured on a server; what does not fit it refuses."""
 
 
 def _group(logical: str) -> str:

@@ -274,6 +274,10 @@ def test_every_pair_has_an_answer() -> None:
         ("timestamp", "timestamp(1)", "2024-01-01 10:00:00.66", "2024-01-01 10:00:00.7"),
         ("varchar(9)", "varchar2(20)", "a ", "a "),
         ("char(5)", "varchar2(20)", "a    ", "a    "),
+        ("timestamp", "date", "2024-01-02 23:59:59.9", "2024-01-02"),
+        ("numeric(10,2)", "integer", "2.50", "3"),
+        ("numeric(10,2)", "integer", "-2.50", "-3"),
+        ("numeric", "bigint", "12345678901234567.4", "12345678901234567"),
     ],
 )
 def test_texts_of_one_type_as_another_prints_them(old: str, new: str, text: str, expected: str) -> None:
@@ -325,8 +329,9 @@ def test_a_text_whose_type_nothing_has_declared() -> None:
 
 
 def test_other_databases_convert_only_what_all_do() -> None:
-    """PostgreSQL truncates a date where MySQL rounds, and prints numbers with other digits."""
-    assert UNKNOWN == conversion("datetime", "date", "date", dialect="postgres")
+    """PostgreSQL prints numbers with other digits, and what others make of a date is not known."""
+    assert UNKNOWN == conversion("datetime", "date", "date", dialect="oracle")
+    assert UNKNOWN == conversion("decimal(10,2)", "int32", "int", dialect="sqlserver")
     rule = conversion("decimal(10,4)", "decimal(10,2)", dialect="postgres")
     assert rule.convert is not None
     assert rule.certain
