@@ -7,6 +7,7 @@ import json
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -112,3 +113,24 @@ def test_a_large_module_is_imported_when_it_is_used(monkeypatch: pytest.MonkeyPa
     assert type(module) is ModuleType
     judge._import_when_used("wsgiref.headers")
     assert module is importlib.import_module("wsgiref.headers")
+
+
+def test_a_module_that_is_left_out_is_there_again() -> None:
+    """Spark's own machine learning would be missing for whoever shares the process with a run."""
+    assert importlib.import_module("wsgiref.headers")
+    del sys.modules["wsgiref.headers"]
+    with judge._missing("wsgiref.headers", "wsgiref"), pytest.raises(ImportError):
+        importlib.import_module("wsgiref.headers")
+    assert importlib.import_module("wsgiref.headers")
+    with judge._missing("wsgiref.headers"):
+        assert importlib.import_module("wsgiref.headers"), "what is there already stays"
+
+
+def test_a_histogram_finds_what_cuts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An expectation of a distribution, on Spark, would end in an import error."""
+    made: Any = ModuleType("pyspark.ml.feature")
+    made.Bucketizer = dict
+    monkeypatch.setitem(sys.modules, "pyspark.ml.feature", made)
+    judge.great_expectations()
+    histogram = importlib.import_module("great_expectations.compatibility.pyspark")
+    assert {"splits": [0, 1], "inputCol": "a"} == histogram.Bucketizer(splits=[0, 1], inputCol="a")
