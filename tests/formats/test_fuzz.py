@@ -53,6 +53,7 @@ def test_no_cache_keeps_long_texts():
     for name in formats.names():
         if not formats.load(name).ABOUT.binary:
             assert _decoded_with_long_texts(name), name
+    gc.unfreeze()  # what the collection of the tests has put out of sight
     caches = [one for one in gc.get_objects() if isinstance(one, functools._lru_cache_wrapper)]
     kept = {
         one.__wrapped__.__qualname__: sum(
