@@ -185,3 +185,19 @@ def test_every_verb_has_an_output_option() -> None:
         if verb not in ("jars", "ddl", "rejects", "alerts", "catalog"):  # groups of verbs
             assert "--output" in runner.invoke(app, [verb, "--help"], env={"COLUMNS": "200"}).stdout
     assert callable(command.main)
+
+
+@pytest.mark.parametrize(("words", "code"), [(["formats", "-o", "json"], 0), (["nonsense"], 2)])
+def test_the_quick_end_loses_nothing(words: list[str], code: int) -> None:
+    """A process that ends at once must still write what it printed, and do what others left for its end."""
+    script = (
+        "import atexit, sys; from ingest.cli.app import main; "
+        f"atexit.register(print, 'last'); sys.argv = ['ingest', *{words!r}]; main()"
+    )
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=buffered
+    )
+    assert (code, True) == (done.returncode, done.stdout.endswith("last\n"))
+    assert (code == 2) == ("there is no verb" in done.stderr)
+    assert (code == 0) == (len(done.stdout) > 1000)

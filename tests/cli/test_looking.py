@@ -18,7 +18,7 @@ from ingest.lake import delta, duck, log, rejects
 from ingest.lake.lake import Lake
 from ingest.lake.tables import LakeReader
 from tests.lake.test_tables import read, read_by_spark
-from tests.timing import PATIENCE, seconds_of_children
+from tests.timing import PATIENCE, TRIES, seconds_of_children
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).parents[2]
-SECONDS = 15.0  # of processor time; alone each takes about one
-HEAVY = ("pyspark", "py4j", "pandas", "numpy", "pyarrow", "great_expectations")
+SECONDS = 3.0  # of a processor that others keep busy; alone each verb takes about half a second
+HEAVY = ("pyspark", "py4j", "pandas", "numpy", "pyarrow", "great_expectations", "fsspec")
 VERBS = {
     "status": ["status", "{file}"],
     "status for scripts": ["status", "{file}", "--output", "prom"],
     "tables": ["tables", "{file}"],
     "tables for a catalog": ["tables", "{file}", "--output", "sql"],
+    "alerts": ["alerts", "{file}"],
+    "wait": ["wait", "{file}", "--until", "2020-01-01", "--tables", "shop.orders", "--timeout", "0s"],
     "rejects": ["rejects", "{file}"],
     "one reject": ["rejects", "show", "{file}", "1"],
     "ddl": ["ddl", "{file}"],
@@ -49,7 +51,7 @@ VERBS = {
 }
 of_two_batches = pytest.mark.parametrize("place", [0, pytest.param(1, marks=pytest.mark.e2e)])
 """Examples that were run in two batches; the first has deletion vectors."""
-CODES = {"status": 1}  # two messages of each shop cannot be decoded, which needs somebody
+CODES = {"alerts": 1, "status": 1}  # two messages of each shop cannot be decoded, which needs somebody
 SCRIPT = """
 import sys
 from ingest.cli.app import app
@@ -85,11 +87,14 @@ def test_no_question_starts_java(verb: str, shops: dict[str, Example], tmp_path:
     """A question that takes half a minute is not asked; one import of Spark would make it so."""
     file = next(iter(shops.values())).file
     words = [word.format(file=file, folder=tmp_path) for word in VERBS[verb]]
-    done, seconds = asked(tmp_path, words)
-    assert CODES.get(verb, 0) == done.returncode, done.stdout + done.stderr
-    assert "HEAVY []" in done.stderr
-    assert not (tmp_path / "java-was-started").exists()
-    assert seconds < SECONDS
+    for _ in range(TRIES):
+        done, seconds = asked(tmp_path, words)
+        assert CODES.get(verb, 0) == done.returncode, done.stdout + done.stderr
+        assert "HEAVY []" in done.stderr
+        assert not (tmp_path / "java-was-started").exists()
+        if seconds < SECONDS:
+            return
+    pytest.fail(f"{seconds} s, which ten questions in an incident wait ten times")
 
 
 def test_a_run_with_work_is_not_taken_for_an_idle_one(shops: dict[str, Example], tmp_path: Path) -> None:

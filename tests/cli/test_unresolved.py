@@ -9,11 +9,24 @@ import pytest
 from typer.testing import CliRunner
 
 from ingest.cli.app import app
-from tests.cli.test_start import VERBS
 from tests.serve.conftest import depot
 from tests.written_lake import WrittenLake
 
 SECRET = "settle: 1s, storage: {secret: '${DEPOT_SECRET}'}"
+VERBS = {
+    "status": ["status", "{file}"],
+    "tables": ["tables", "{file}"],
+    "rejects": ["rejects", "{file}"],
+    "one reject": ["rejects", "show", "{file}", "1"],
+    "ddl": ["ddl", "{file}"],
+    "alerts": ["alerts", "{file}"],
+    "wait": ["wait", "{file}", "--until", "2020-01-01", "--tables", "depot.bins", "--timeout", "0s"],
+    "report": ["report", "{file}", "--out", "{folder}/report.html"],
+    "sql": ["sql", "{file}", "SELECT count(*) FROM depot.bins"],
+    "plan": ["plan", "{file}", "--sample", "0"],
+    "explain": ["explain", "{file}", "depot.bins", "2"],
+    "validate": ["validate", "{file}"],
+}
 STRICT = {"plan", "validate"}
 
 
