@@ -36,6 +36,7 @@ COMMON = ("(", ")", "[", "{", '"', "'", "\\", '\\"', "\\'", " ", "1", "a", "/*",
 SMALL, LARGE = 2_000, 1_000_000  # characters
 BUSY = 0.01  # seconds for a small text, above which its growth is measured
 SECONDS = 3.0  # of processor time for a large one on a busy machine; the square of its length takes hours
+ENDLESS = 4.0  # seconds of it after which any text is given up
 
 _MAY_HAVE = re.compile(r"\bre\.[a-z]|\.rlike|regexp_")
 
@@ -270,10 +271,10 @@ def _ending(text: Any) -> Iterator[None]:
     """End what would take for ever."""
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        raise Slow(f"more than 4 s for {len(text)} of {text[:40]!r}")
+        raise Slow(f"more than {ENDLESS} s for {len(text)} of {text[:40]!r}")
 
     before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, 4)
+    signal.setitimer(signal.ITIMER_PROF, ENDLESS)
     try:
         yield
     finally:
