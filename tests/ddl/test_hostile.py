@@ -12,7 +12,7 @@ from ingest.ddl.tokens import MAX_LENGTH
 from tests.ddl.cases import cases
 from tests.timing import is_within
 
-N = 100_000
+N = 50_000
 DIALECTS = ("mysql", "oracle", "postgres", "sqlserver", "db2")
 HUGE = {
     "brackets": "CREATE TABLE t (a INT DEFAULT " + "(" * N,

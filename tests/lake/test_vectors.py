@@ -12,17 +12,16 @@ from typing import Any
 from uuid import UUID
 
 import deltalake
-import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
 
-from benchmarks.contest.readers import load_delta
 from ingest.lake import commits, delta, vectors
 from ingest.lake.commits import NewRows
 from ingest.lake.datafiles import Layout, written
 from ingest.lake.delta import NO_TABLE
+from tests.lakes import duckdb_with_delta
 
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 
@@ -130,8 +129,7 @@ def test_every_engine_leaves_out_the_rows(tmp_path: Path) -> None:
         assert commits.write(path, state, new, "{}", "writer", batch)
         now = delta.snapshot(path)
         assert len(left) == now.rows
-        connection = duckdb.connect()
-        load_delta(connection)
+        connection = duckdb_with_delta()
         readers = {
             "delta-rs": pa.table(
                 deltalake.QueryBuilder()

@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
-import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
 
-from benchmarks.contest.readers import load_delta
 from ingest.config.model import TableRule
 from ingest.lake import delta
 from ingest.run import Warm
 from tests.gold.depot import Depot
+from tests.lakes import duckdb_with_delta
 from tests.unstarted import unstarted
 
 # by the source's type: texts from the least to the greatest, a type in SQL, a value in Python, and if there are statistics
@@ -55,8 +54,7 @@ def literal(engine: str, kind: str, value: Any, text: str) -> str:
 
 def asked(path: str, sign: str, text: str, kind: str, value: Any) -> dict[str, list[int]]:
     """By engine, the numbers of the rows whose key compares so."""
-    duck = duckdb.connect()
-    load_delta(duck)
+    duck = duckdb_with_delta()
     rust = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(path))
     sql = {
         engine: f"SELECT n FROM {table} WHERE key {sign} {literal(engine, kind, value, text)}"

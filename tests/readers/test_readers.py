@@ -9,13 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import deltalake
-import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
 
-from benchmarks.contest.readers import load_delta
-from tests.lakes import ROOT
+from tests.lakes import ROOT, duckdb_with_delta
 
 if TYPE_CHECKING:
     from tests.lakes import Example
@@ -29,10 +27,7 @@ KEYS = {"customers": ("id",), "orders": ("id",), "order_lines": ("order_id", "li
 
 def with_duckdb(path: str) -> pa.Table:
     """DuckDB's reading."""
-    connection = duckdb.connect()
-    connection.execute("SET timezone = 'UTC'")
-    load_delta(connection)
-    return connection.sql("SELECT * FROM delta_scan(?)", params=[path]).to_arrow_table()
+    return duckdb_with_delta().sql("SELECT * FROM delta_scan(?)", params=[path]).to_arrow_table()
 
 
 def with_delta_rs(path: str) -> pa.Table:
