@@ -90,19 +90,14 @@ FILLED: dict[str, tuple[list[Any], bool]] = {  # by what rows have in the column
 
 
 @pytest.mark.parametrize("cut", [False, True])
-@pytest.mark.parametrize("case", FILLED)
-def test_not_null_asks_only_where_a_row_had_null(tmp_path: Path, case: str, cut: bool) -> None:
+def test_not_null_asks_only_where_a_row_had_null(tmp_path: Path, cut: bool) -> None:
     """A source in strict mode has every NULL filled first: each such MODIFY failed the run, for a NULL that was long gone."""
-    said, is_open = FILLED[case]
     depot = Depot(unstarted(2), tmp_path, Warm(), TableRule("yard.*"))
-    row: dict[str, Any] = {
-        "isDdl": False,
-        "mysqlType": {"id": "int", "n": "int"},
-        "pkNames": ["id"],
-        "sql": "",
-    }
-    depot.say(**row | {"mysqlType": {"id": "int"}}, type="INSERT", data=[{"id": "1"}])
-    for step in said:
+    tables = {f"depot{i}": case for i, case in enumerate(FILLED)}
+    of_rows = {"isDdl": False, "mysqlType": {"id": "int", "n": "int"}, "pkNames": ["id"], "sql": ""}
+
+    def say(table: str, step: Any) -> None:
+        row = of_rows | {"table": table}
         if isinstance(step, dict):
             image = {name: value for name, value in step.items() if name != "was"}
             left = {"id": step["was"]} if "was" in step else {}
@@ -110,15 +105,31 @@ def test_not_null_asks_only_where_a_row_had_null(tmp_path: Path, case: str, cut:
         elif step == "DELETE":
             depot.say(**row, type="DELETE", data=[{"id": "1", "n": None}])
         else:
-            depot.ddl(step)
+            depot.say(isDdl=True, sql=step.replace("depot", table), type="DDL", table=table)
+
+    for table, case in tables.items():
+        row = of_rows | {"table": table, "mysqlType": {"id": "int"}}
+        depot.say(**row, type="INSERT", data=[{"id": "1"}])
+        for step in FILLED[case][0]:
+            say(table, step)
     if cut:
         assert ("done", "") == depot.run(checked=True)
-    depot.ddl("ALTER TABLE depot MODIFY n INT NOT NULL")
-    depot.say(**row, type="INSERT", data=[{"id": "9", "n": "9"}])
+    for table in tables:
+        say(table, "ALTER TABLE depot MODIFY n INT NOT NULL")
+        depot.say(**of_rows | {"table": table}, type="INSERT", data=[{"id": "9", "n": "9"}])
     assert ("done", "") == depot.run(checked=True)
-    failed = depot.lake().ask("SELECT DISTINCT \"check\" FROM {checks} WHERE state = 'fail'")
-    assert ([{"check": "unknown_values"}] if is_open else []) == failed
-    assert is_open == bool(depot.lake().ask("SELECT reason FROM {rejects}"))
+    failed = depot.lake().ask("SELECT DISTINCT mirror, \"check\" FROM {checks} WHERE state = 'fail'")
+    rejects = depot.lake().ask('SELECT DISTINCT "table" FROM {rejects}')
+    is_open = {case for case, (_, is_open) in FILLED.items() if is_open}
+    assert {(case, "unknown_values") for case in is_open} == {
+        (tables[row["mirror"].removeprefix("yard.")], row["check"]) for row in failed
+    }
+    assert is_open == {tables[row["table"]] for row in rejects}
+    assert {"9"} == {
+        str(row["n"])
+        for table in tables
+        for row in depot.lake().ask_mirror(f"mirrors/yard/{table}", "SELECT n FROM {mirror} WHERE id = 9")
+    }
 
 
 @pytest.mark.parametrize(("filled", "is_open"), [((1, 2), False), ((2,), True)])
