@@ -14,6 +14,7 @@ from ingest.lake.decisions import DISMISS
 from ingest.lake.logged_statements import COUNTING, Statement, carried, counting, decided, touched
 from ingest.lake.names import mirror_path
 from ingest.lake.resolve import (
+    LEAVES_NAME,
     Lanes,
     Presence,
     empties,
@@ -48,12 +49,26 @@ def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, li
     message contains, are counted by `ingest.quality.unknown_values`.
     """
     by_mirror: dict[str, list[str]] = {}
+    statements = list(statements)
+    left = {
+        (
+            statement.source,
+            effect.table if effect.action in LEAVES_NAME else effect.other_table,
+        ): statement.order
+        for statement in statements
+        for effect in statement.effects
+        if effect.action in (*LEAVES_NAME, "swap_table")
+    }
     for statement in statements:
         for table in statement.tables:
             first = pipeline.rule(table)
             is_open = any(
                 (leaves_open(effect, table) and not leaves_values(effect, table))
-                or renamed_into(effect, table)
+                or (
+                    renamed_into(effect, table)
+                    and left.get((statement.source, table), "")
+                    < statement.order  # else no table has the name
+                )
                 or (effect.table == table and is_pinned(effect, first.declared))
                 for effect in statement.effects
             )

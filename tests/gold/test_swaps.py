@@ -125,6 +125,17 @@ SCRIPTS: dict[str, tuple[list[Say], dict[str, list[int]]]] = {
         ],
         {"annex": [1, 2]},
     ),
+    "emptied while it had another name": (
+        [
+            created("hall", 1),
+            row("hall", 10, 1),
+            said(20, "RENAME TABLE hall TO x"),
+            said(30, "TRUNCATE TABLE x"),
+            said(40, "RENAME TABLE x TO hall"),
+            row("hall", 50, 2),
+        ],
+        {"hall": [2]},
+    ),
     "late rows of before": (
         [row("hall", 10, 1), *NIGHT, row("hall", 220, 9), row("annex", 115, 8), row("annex", 116, 9), row("hall", 230, 3)],
         {"hall": [3, 5, 6, 7, 8, 9]},

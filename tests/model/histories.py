@@ -47,6 +47,26 @@ SURE = {
 }
 """The steps of which nothing may go wrong, and how likely each is."""
 
+NAMING = {
+    **ROWS,
+    **dict.fromkeys(
+        (
+            "truncate",
+            "add_column",
+            "drop_column",
+            "rename_column",
+            "recreate",
+            "rotate",
+            "widen",
+            "key_renamed",
+        ),
+        1,
+    ),
+    "rename_table": 3,
+    "swap_tables": 5,
+}
+"""The steps of a source whose tables get other names by day and by night."""
+
 
 def history(number: int, life: Life, seed: str = "") -> History:
     """The history of a number, of the database that the life is one of."""
