@@ -75,6 +75,8 @@ ABOUT = About(
         "A MySQL FLOAT read by the snapshot is rounded to six digits.",
         "A MySQL YEAR of 0 arrives as 1900, and NaN in a PostgreSQL NUMERIC without digits as NULL.",
         "A NULL in a column with DEFAULT arrives as that default, unless the converter is configured otherwise.",
+        "PostgreSQL: of a new nullable column whose DEFAULT is an expression, rows that are there have NULL until they change.",
+        "PostgreSQL: ALTER COLUMN ... TYPE between types that arrive alike (inet, char, text) is seen when a row changes.",
     ),
     options={
         "table": "the table of flattened rows that name none, and of null-value deletes",
