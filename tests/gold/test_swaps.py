@@ -168,6 +168,18 @@ def test_a_swap_of_tables_whose_rows_are_all_known(tmp_path: Path, name: str, cu
         assert again.difference.none, again.mirror
 
 
+@pytest.mark.parametrize("name", ["emptied and loaded", "late rows of before"])
+def test_a_table_that_is_too_large_to_fold_at_once(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each key is folded by itself, with what empties the table."""
+    monkeypatch.setattr(carried, "AT_ONCE", 0)
+    script, keys = SCRIPTS[name]
+    yard = yard_of(tmp_path)
+    assert {} == play(yard, script, cut=False)
+    assert keys == {table: yard.keys(table) for table in keys}
+
+
 def test_a_name_in_between_is_no_table(tmp_path: Path) -> None:
     """The operator was asked each night about a table that had been there within one statement."""
     yard = yard_of(tmp_path)
