@@ -299,7 +299,7 @@ MUTANTS = (
     Mutant(
         "the newcomer leaves a key, not the row that was there",
         "ingest/departures.py",
-        "        if decided:\n",
+        "        if decided or (of_former and of_present and is_twin):\n",
         "        if False:\n",
         tests=("tests/model/test_key_moves.py",),
     ),
