@@ -137,8 +137,8 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int) -> None:
 def grouped(items: list[pytest.Item], order: str = "", number: int = 0) -> dict[str, list[pytest.Item]]:
     """The tests of each file, the longest file first: small files at the end fill both processes.
 
-    A process with an odd ``number`` begins with the files that need no Spark, any other with those that do. With an
-    ``order``, a seed, files and their tests are shuffled.
+    The first process begins with the files that need Spark, any other with those that do not. With an ``order``, a seed,
+    files and their tests are shuffled.
     """
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
@@ -152,7 +152,7 @@ def grouped(items: list[pytest.Item], order: str = "", number: int = 0) -> dict[
     }
 
     def place(name: str) -> tuple[bool, float]:
-        return (with_spark[name] > 0) == (number % 2 > 0), -known.get(name, 10 * with_spark[name])
+        return (with_spark[name] > 0) == (number > 0), -known.get(name, 10 * with_spark[name])
 
     return {name: groups[name] for name in sorted(groups, key=place)}
 
