@@ -318,8 +318,9 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
     if last <= now.complete and not now.lagging:
         return False
     tell("gold", "reading the books")
-    if _carry(lake, warm, result, tell, carried.overtaken(lake)):
-        last = lake.decoded()
+    result.incomplete = bool(lake.select)
+    while not lake.stop() and _carry(lake, warm, result, tell, carried.overtaken(lake)):
+        last = lake.decoded()  # what was landed again may belong to a table that has got yet another name
     result.mirrors = _folded(lake, warm, now, last, tell)
     while not lake.stop() and _carry(lake, warm, result, tell, carried.due(lake, _untried(result.mirrors))):
         now, last = _progress_after(result, now, last), lake.decoded()
@@ -343,14 +344,16 @@ def _untried(results: Iterable[Folded]) -> list[Folded]:
 def _carry(
     lake: Lake, warm: Warm, result: Result, tell: Tell, due: Iterable[carried.Carried | decisions.Decision]
 ) -> bool:
-    """Land the rows of renamed tables under their new names, and decode them; True if there were some.
+    """Land the rows of renamed tables under their new names, and decode them; True if there were some, and they are decoded.
 
-    A run that is killed before the decision lands them once more.
+    A run that is killed before the decision lands them once more. Nothing is landed behind a batch that silver cannot decode
+    yet, as while a registry does not answer: it would be landed again and again.
     """
-    made = list(due)
-    if not made:
+    if last_batch(lake) > lake.decoded():
         return False
-    for rows in made:
+    any_due = False
+    for rows in due:
+        any_due = True
         if isinstance(rows, carried.Carried):
             tell(f"gold {rows.move.table}", f"carrying over {counted(len(rows.rows), 'row')}")
             batch = last_batch(lake) + 1
@@ -358,8 +361,9 @@ def _carry(
             decisions.append(lake, [rows.decision(landed)])
         else:
             decisions.append(lake, [rows])
-    _silver(lake, warm, result, tell)
-    return True
+    if any_due:
+        _silver(lake, warm, result, tell)
+    return any_due and lake.decoded() >= last_batch(lake)
 
 
 def _report_outdated(lake: Lake, result: Result) -> None:

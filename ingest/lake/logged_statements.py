@@ -122,15 +122,17 @@ def decided(lake: Tables) -> Decided:
 
 def carried(lake: Tables, last: int | None = None) -> Carried:
     """The RENAMEs whose rows have been decoded under the new names, up to a batch."""
-    newest: dict[tuple[str, TableId], int] = {}
-    for decision in decisions.read(lake).of(CARRIED):
-        newest[decision.subject, TableId(*decision.value["table"])] = decision.value["landed"]
-    if not newest:
+    landings = list(decisions.read(lake).of(CARRIED))
+    if not landings:
         return {}
     decoded = lake.decoded() if last is None else last
+    newest: dict[tuple[str, TableId], int] = {}
+    for decision in landings:
+        if decision.value["landed"] <= decoded:  # else an older landing is the one that counts
+            newest[decision.subject, TableId(*decision.value["table"])] = decision.value["landed"]
     by_statement: dict[str, dict[TableId, int]] = {}
     for (name, table), landed in newest.items():
-        if 0 < landed <= decoded:
+        if landed:
             by_statement.setdefault(name, {})[table] = landed
     return by_statement
 

@@ -81,15 +81,15 @@ class Depot:
         self.why_merge = result.mirrors[0].why_merge if result.mirrors else None
         return (result.mirrors[0].state, result.mirrors[0].message) if result.mirrors else ("idle", "")
 
-    def result(self, *, checked: bool = False) -> Result:
-        """The result of a run of what was said."""
+    def result(self, *, checked: bool = False, select: str = "") -> Result:
+        """The result of a run of what was said, maybe for some mirrors."""
         from ingest import run as running
 
         if self.messages:
             (self.folder / f"in-{self.number}.jsonl").write_text("\n".join(self.messages) + "\n")
             self.messages.clear()
         stages = ("bronze", "silver", "gold", *(["quality"] if checked else []))
-        return running.run(self.spark, self.pipeline, stages, self.warm)
+        return running.run(self.spark, self.pipeline, stages, self.warm, select=select)
 
     def lake(self) -> Lake:
         """The lake, to look into."""

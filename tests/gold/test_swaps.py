@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ingest import run as running
+from ingest.bronze import own
 from ingest.config.model import TableRule
 from ingest.erase.plan import plan
 from ingest.erase.remove import erase
@@ -139,6 +141,13 @@ SCRIPTS: dict[str, tuple[list[Say], dict[str, list[int]]]] = {
     "late rows of before": (
         [row("hall", 10, 1), *NIGHT, row("hall", 220, 9), row("annex", 115, 8), row("annex", 116, 9), row("hall", 230, 3)],
         {"hall": [3, 5, 6, 7, 8, 9]},
+    ),
+    "a late row of a table that has got a third name": (
+        [
+            created("annex", 100), row("annex", 110, 5), said(200, "RENAME TABLE annex TO hall"), row("hall", 210, 6),
+            said(300, "RENAME TABLE hall TO attic"), row("attic", 310, 7), row("annex", 120, 8),
+        ],
+        {"hall": [5, 6, 8], "attic": [5, 6, 7, 8]},
     ),
     "said twice": ([row("hall", 10, 1), *NIGHT, said(200, SWAP), row("hall", 220, 8)], {"hall": [5, 6, 7, 8]}),
     "changed before and after": (
@@ -340,6 +349,36 @@ def test_rows_and_statement_are_applied_together(tmp_path: Path) -> None:
     yard.warm = Warm()
     yard.stated(300, part).run()
     assert [1] == yard.keys("hall")
+
+
+def test_a_swap_in_a_run_of_some_mirrors_leaves_the_others_for_the_next(tmp_path: Path) -> None:
+    """They counted as folded, and had old rows until their next changes."""
+    yard = yard_of(tmp_path)
+    for say in [row("hall", 10, 1), row("kiln", 20, 1)]:
+        say(yard)
+    yard.run()
+    for say in [*NIGHT, row("kiln", 220, 2)]:
+        say(yard)
+    yard.result(select="yard.hall")
+    assert ([5, 6, 7], [1]) == (yard.keys("hall"), yard.keys("kiln"))
+    yard.warm = Warm()
+    yard.result()
+    assert [1, 2] == yard.keys("kiln")
+
+
+def test_nothing_is_carried_over_while_a_batch_waits_to_be_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows would be landed again and again: behind that batch none of them is decoded."""
+    yard = yard_of(tmp_path)
+    for say in [row("hall", 10, 1), *NIGHT]:
+        say(yard)
+    with monkeypatch.context() as patched:
+        patched.setattr(running, "last_batch", lambda lake: lake.decoded() + 1)
+        patched.setattr(own, "land", lambda *_: pytest.fail("it would never come to an end"))
+        yard.run()
+    yard.inserted("hall", 230, 8).run()
+    assert [5, 6, 7, 8] == yard.keys("hall")
 
 
 class Weak(Yard):
