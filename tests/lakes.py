@@ -17,7 +17,6 @@ import duckdb
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.contest.readers import load_delta
 from ingest.config import Pipeline, load
 from ingest.gold import apply_merge
 from ingest.lake.lake import Lake
@@ -51,6 +50,8 @@ def statement(table: str, serial: int, sql: str) -> str:
 @cache
 def duckdb_with_delta() -> duckdb.DuckDBPyConnection:
     """DuckDB with its own reader of Delta, which takes a third of a second to load."""
+    from benchmarks.contest.readers import load_delta  # with all readers of the contest, which few tests need
+
     connection = duckdb.connect()
     connection.execute("SET timezone = 'UTC'")
     load_delta(connection)
