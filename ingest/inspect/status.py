@@ -225,7 +225,7 @@ def status(lake: Tables) -> dict[str, Any]:
 
 
 def look(lake: Tables) -> LakeLook:
-    """LakeLook at the mirrors, and at what waits."""
+    """Look at the mirrors, and at what waits."""
     entries = tables(lake)
     lines = completeness.reached(lake)
     folded = completed.progress(lake)
