@@ -101,8 +101,8 @@ def test_times_of_another_unit_are_said_since_the_batch_that_brought_them(
     plant.tables |= {"bins": {}}
     plant.ordinary(0)
     for message in plant.taken():
-        told = json.loads(message.value or b"")
-        plant.land(json.dumps(told | {"es": told["es"] // 1000}).encode())  # seconds
+        sent = json.loads(message.value or b"")
+        plant.land(json.dumps(sent | {"es": sent["es"] // 1000}).encode())  # seconds
     began = clock.now()
     code, out = typed(f"ingest run {shlex.quote(str(plant.file))}")
     assert code in (0, 1), out

@@ -61,7 +61,7 @@ def without_large(event: Event) -> Event:
     return event._replace(after=after)
 
 
-def told(event: Event) -> Event:
+def as_logged(event: Event) -> Event:
     """An event as the log tells it: by default of a row before no more than its key, and that only where it goes."""
     if event.identity == "full" or event.before is None:
         return event
@@ -321,7 +321,7 @@ def wrapped(history: History, *, cell: Cell, schema: bool) -> list[Message]:
     """Events with before, after and source; a tombstone after each delete."""
     found = []
     for each, old_key in events(history):
-        event = told(each)
+        event = as_logged(each)
         if event.sql and event.server != "PostgreSQL":
             found.append(message(statement(event), event))
         if event.kind not in OPS:
