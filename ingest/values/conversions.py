@@ -167,7 +167,7 @@ def _of_others(old: str, new: str, declared: str, dialect: str) -> Conversion:
     """Of other databases only what all do, and PostgreSQL's own texts; none converts what does not fit."""
     before, after = _group(old), _group(new)
     if dialect == "postgres" and (cast := _CAST_BY_POSTGRES.get((before, after))):
-        return Conversion(cast)
+        return cast
     if (before, after) not in _SHARED and before != after:
         return UNKNOWN
     if after == "enum" or (after == "text" and _CHAR.match(declared)):
@@ -180,7 +180,9 @@ def _of_others(old: str, new: str, declared: str, dialect: str) -> Conversion:
         return _limited(KEEP, old, new, declared)
     if after == "time" and "(" not in declared:
         return KEEP
-    return KEEP if rule is None else replace(rule(old, new, declared), doubts=None)
+    if rule is None or (made := rule(old, new, declared)) == KEEP:
+        return KEEP
+    return replace(made, doubts=_UNREAD.get(before))
 
 
 def _cut_too(printed: Conversion, old: str, new: str, declared: str) -> Conversion:
@@ -277,12 +279,6 @@ _SHARED = frozenset(
         ("text", "json"), ("json", "text"), ("unknown", "text"),
     }
 )  # fmt: skip
-
-_CAST_BY_POSTGRES: dict[tuple[str, str], Convert] = {
-    ("exact", "whole"): lambda text: rounded_number(text, 0),  # half away from zero
-    ("datetime", "date"): lambda text: text[:10],
-}
-"""What an ALTER COLUMN ... TYPE ... USING makes, measured on a server; what does not fit it refuses."""
 
 
 def _group(logical: str) -> str:
@@ -826,6 +822,29 @@ def _has_fraction(text: str) -> bool:
 def _is_no_year(text: str) -> bool:
     return not (re.fullmatch(r"[0-9]{4}", text) and 1901 <= int(text) <= 2155)
 
+
+def _is_far(text: str) -> bool:
+    """True of a date that is not written as one of the years 0 to 9999; infinity is the same in all types.
+
+    PostgreSQL writes ``0044-03-15 BC`` and ``12024-05-06``, Debezium ``-0044-03-15``.
+    """
+    clock = _DATETIME.fullmatch(text)
+    is_plain = not clock[4] if clock else _DATE.fullmatch(text) or text in ("infinity", "-infinity")
+    return not is_plain
+
+
+def _is_far_fraction(text: str) -> bool:
+    """True of a fraction that is not rounded here."""
+    return "." in text and not _DATETIME.fullmatch(text)
+
+
+_UNREAD = {"date": _is_far, "datetime": _is_far_fraction, "timestamp": _is_far_fraction}
+"""By the old type: the texts of which it is not known here what another database makes of them."""
+_CAST_BY_POSTGRES = {
+    ("exact", "whole"): Conversion(lambda text: rounded_number(text, 0)),  # half away from zero
+    ("datetime", "date"): Conversion(lambda text: text if _is_far(text) else text[:10], doubts=_is_far),
+}
+"""What an ALTER COLUMN ... TYPE ... USING makes, measured on a server; what does not fit it refuses."""
 
 _DIGITS_OF = {"true": "1", "false": "0"}
 

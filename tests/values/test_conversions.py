@@ -289,6 +289,46 @@ def test_texts_of_one_type_as_another_prints_them(old: str, new: str, text: str,
 
 
 @pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("timestamp", "date", "0044-03-15 10:00:00 BC"),
+        ("timestamp", "date", "12024-05-06 10:00:00"),
+        ("timestamp", "date", "-0044-03-15T10:00:00"),
+        ("timestamp", "date", "2024-01-02T10:00:00Z"),
+        ("date", "timestamp", "0044-03-15 BC"),
+        ("date", "timestamp", "12024-05-06"),
+        ("timestamp", "timestamp(0)", "0044-03-15 10:00:00.6 BC"),
+        ("timestamptz", "timestamptz(1)", "12024-05-06 23:59:59.99+00"),
+    ],
+)
+def test_a_date_far_away_is_not_cut(old: str, new: str, text: str) -> None:
+    """A year before Christ became one after it, and a date of the year 12024 lost its last digit, without a word."""
+    rule = conversion(
+        named(types.postgres(old), old, mysql=False), types.postgres(new), new, dialect="postgres"
+    )
+    assert (text, True) == (rule.of(text), rule.doubted(text))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("timestamp", "date", "infinity"),
+        ("timestamp", "date", "-infinity"),
+        ("timestamp", "date", "2024-01-02"),
+        ("date", "timestamp", "-infinity"),
+        ("timestamp", "timestamp(0)", "0044-03-15 10:00:00 BC"),
+    ],
+)
+def test_a_date_that_all_types_write_alike_is_sure(old: str, new: str, text: str) -> None:
+    """A right row would be reported: a server keeps these as they are."""
+    rule = conversion(
+        named(types.postgres(old), old, mysql=False), types.postgres(new), new, dialect="postgres"
+    )
+    said = rule.of(text).removesuffix(" 00:00:00")
+    assert (text, False) == (said, rule.doubted(text))
+
+
+@pytest.mark.parametrize(
     ("dialect", "old", "new"),
     [
         ("sqlserver", "CHAR(5)", "VARCHAR(10)"),
