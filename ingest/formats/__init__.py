@@ -70,6 +70,7 @@ class About:
         load_ends: what says that a full load has come to its end: ``marks`` before and after its rows (`LOAD_BEGUN`, `LOAD_ENDED`),
             its ``last row`` (`LOAD_ENDS`), unless it runs beside the changes (`READ_MEANWHILE`), or nothing.
         placed_loads: True where rows of a full load come before all changes although they name a position.
+        sets_as_lists: True where a SET comes as a list of its labels, as does a list in a JSON column.
         shared_reads: True where rows of a snapshot carry the log's position when it was taken, which they all share.
     """
 
@@ -99,6 +100,7 @@ class About:
     counts_rows: bool = False
     load_ends: str = ""
     placed_loads: bool = False
+    sets_as_lists: bool = False
     shared_reads: bool = False
     before: ImagesBefore = WHOLE
 

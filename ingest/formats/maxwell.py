@@ -52,6 +52,7 @@ ABOUT = About(
     bytes_as="base64",
     leaves_out_nulls="in inserts",
     load_ends="marks",
+    sets_as_lists=True,
     before=ImagesBefore(changed_only=True),
 )
 

@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
+from ingest import formats
 from ingest.change import TableId
 from ingest.errors import command, counted
 from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
+from ingest.lake.mirrors import rule_for
 from ingest.quality.catalogue import UNKNOWN_VALUES, Metric
-from ingest.quality.subjects import CheckedMirror
+from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 
 class _Proof(NamedTuple):
@@ -38,14 +40,17 @@ _PROOFS = {
 
 
 def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Iterable[Statement]) -> Iterator[Metric]:
-    """The rows with such a cell, by mirror and column; nothing for columns without any."""
+    """The rows with such a cell, by mirror and column; nothing for columns without any.
+
+    A mirror that stays as it is stays wrong, so that all its rows are looked at, not only new ones.
+    """
     statements = list(logged)
     for subject in chosen:
         if subject.mirror is None or not subject.exists:
             continue
         declared: dict[str, str] = {}
         for lane in subject.lanes:
-            declared |= _declared(statements, lane.source, lane.table)
+            declared |= _unshown(lake, subject, lane, statements)
         for column in subject.decided.sent:
             logical = declared.get(column.name, "")
             proof = _PROOFS.get(logical)
@@ -60,6 +65,25 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Iterable[Sta
                     f"`{command('backfill', lake.pipeline.file, '--last', lake.decoded())}`"
                 )
                 yield Metric(UNKNOWN_VALUES, rows, subject.name, column=column.name, detail=detail)
+
+
+def _unshown(
+    lake: Lake, subject: CheckedMirror, lane: CheckedLane, statements: Iterable[Statement]
+) -> dict[str, str]:
+    """The columns, with the types that statements declare, of which a lane's rows may be read as another type.
+
+    Only rows of a format that sends a SET as a list are asked for lists, and not where the pipeline file names the column: as
+    `json` or `string` it keeps the list on purpose. A negative number is wrong in every type of numbers.
+    """
+    source = lake.pipeline.by_source.get(lane.source)
+    has_lists = source is not None and formats.load(source.format).ABOUT.sets_as_lists
+    given = rule_for(lake.pipeline, lane.table, subject.path).columns
+    declared = _declared(statements, lane.source, lane.table)
+    return {
+        name: logical
+        for name, logical in declared.items()
+        if logical != "set" or (has_lists and name not in given)
+    }
 
 
 def _declared(statements: Iterable[Statement], source: str, table: TableId) -> dict[str, str]:
