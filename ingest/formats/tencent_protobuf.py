@@ -398,7 +398,7 @@ def _short_value(cell: bytes) -> ShortValue | None:
         return None
     if cell[0] == 0x08 and cell[2] == 0x1A and cell[3] == size - 4 and cell.isascii():
         return ShortValue(cell[1], "", cell[4:].decode("ascii"), b"")
-    if cell[:12] == _UTF8 and cell[12] == size - 13:
+    if size > len(_UTF8) and cell.startswith(_UTF8) and cell[12] == size - 13:
         return ShortValue(TEXT, "utf8mb4", "", cell[13:])
     return None
 

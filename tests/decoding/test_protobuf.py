@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ingest.decoding import protobuf
@@ -130,15 +130,35 @@ def _field(number: int, wire: int, count: int, content: bytes) -> bytes:
     st.sampled_from(["", "utf8mb4", "latin1"]),
     st.text(max_size=4) | st.just("7" * 130),
     st.binary(max_size=4) | st.sampled_from([b"x" * 113, b"x" * 114, b"x" * 130]),
-    st.none() | st.tuples(st.integers(0, 15), st.integers(0, 255)),
+    st.none() | st.tuples(st.integers(0, 15), st.binary(max_size=1)),
+    st.none() | st.integers(0, 15),
 )
-def test_a_value_is_the_same_by_the_short_way(kind, charset, number, content, damage):
-    """By a wrong look at its first bytes a value would be cut, or a damaged one taken for a number."""
+@example(13, "utf8mb4", "", b"word", None, 12)
+def test_a_value_is_the_same_by_the_short_way(kind, charset, number, content, damage, length):
+    """By a wrong look at its first bytes a value would be cut, or a damaged one taken for a number, or end the run."""
     members = {"dataType": kind, "charset": charset, "sv": number, "bv": {"$hex": content.hex()}}
     data = written(TENCENT, "Data", {name: value for name, value in members.items() if value})
     if damage and damage[0] < len(data):
-        data = data[: damage[0]] + bytes([damage[1]]) + data[damage[0] + 1 :]
+        data = data[: damage[0]] + damage[1] + data[damage[0] + 1 :]
+    data = data[:length]
     short = tencent_protobuf._short_value(data)
     if short is not None:
         value = tencent_protobuf.SUBSCRIBE.read("Data", data)
         assert short == (value.dataType, value.charset, value.sv, value.bv)
+
+
+@pytest.mark.parametrize(
+    ("members", "is_short"),
+    [
+        ({"dataType": 3, "sv": "7"}, True),
+        ({"dataType": 3, "sv": "7" * 123}, True),
+        ({"dataType": 3, "sv": "7" * 124}, False),
+        ({"dataType": 13, "charset": "utf8mb4", "bv": "ä"}, True),
+        ({"dataType": 13, "charset": "utf8mb4", "bv": "x" * 114}, True),
+        ({"dataType": 13, "charset": "utf8mb4", "bv": "x" * 115}, False),
+        ({"dataType": 13, "charset": "latin1", "bv": "x"}, False),
+    ],
+)
+def test_numbers_and_texts_are_read_by_the_short_way(members, is_short):
+    """If no value went this way, reading would take longer, and nothing would show it."""
+    assert is_short == (tencent_protobuf._short_value(written(TENCENT, "Data", members)) is not None)
