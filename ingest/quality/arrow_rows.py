@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -165,21 +166,46 @@ def changes_of_keys(
     named = mirror.keys_without(shard[0] if shard else None)
     now, left = duck.cells(named), duck.cells(named, "before", "after")
     columns = ", ".join(map(duck.name, (*CHANGE, TIME)))
+    rows = f"""SELECT {columns}, [{now}] AS own_key, [{left}] AS left_key
+        FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {applied}"""
     if not isinstance(keys, str):
         places = [i for i, name in enumerate(mirror.keys) if name in named]
-        listed = ", ".join(f"[{', '.join(duck.text(key[i]) for i in places)}]" for key in keys)
-        keys = f"SELECT unnest([{listed}]) AS own_key"
-    again = "FROM chosen" + " UNION SELECT left_key FROM moves JOIN again USING (own_key)" * inherited
+        keys = _unnested([key[i] for i in places] for key in keys)
+    chosen = f"SELECT DISTINCT own_key FROM ({keys}) LIMIT {ALWAYS}"
+    if inherited and lane.key_changes_ever:
+        chosen = _unnested(_with_former(lake, rows, chosen))
     return lake.ask(
-        f"""WITH RECURSIVE rows AS (SELECT {columns}, [{now}] AS own_key, [{left}] AS left_key
-            FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {applied}),
-        moves AS (SELECT own_key, left_key FROM rows WHERE op = 'update' AND own_key <> left_key),
-        chosen AS (SELECT DISTINCT own_key FROM ({keys}) LIMIT {ALWAYS}),
-        again AS ({again})
-        SELECT {columns} FROM rows WHERE own_key IN (FROM again) OR left_key IN (FROM again) OR op = 'truncate'"""
+        f"""WITH rows AS ({rows}), chosen AS ({chosen})
+        SELECT {columns} FROM rows WHERE own_key IN (FROM chosen) OR left_key IN (FROM chosen) OR op = 'truncate'"""
     )
 
 
+def _unnested(keys: Iterable[Iterable[str | None]]) -> str:
+    """A query of keys that are known."""
+    listed = ", ".join(f"[{', '.join(map(duck.value, key))}]" for key in keys)
+    return f"SELECT unnest(CAST([{listed}] AS VARCHAR[][])) AS own_key"
+
+
+def _with_former(lake: Tables, rows: str, keys: str) -> set[tuple[str | None, ...]]:
+    """The keys that a query finds in ``rows``, and those that their rows had before they had these.
+
+    The moves are followed here, from the newest to the oldest: a recursive query looks at all rows again for each move of a
+    chain, and Spark's SQL may refuse it. Of more than `MOVES` the oldest are not known.
+    """
+    asked = lake.ask(
+        f"""WITH rows AS ({rows}), chosen AS ({keys}),
+        moves AS (SELECT own_key, left_key, order_key FROM rows WHERE op = 'update' AND own_key <> left_key
+            ORDER BY order_key DESC LIMIT {MOVES})
+        SELECT own_key, left_key, order_key FROM moves UNION ALL SELECT own_key, own_key, '' FROM chosen"""
+    )
+    reached = {tuple(row["own_key"]) for row in asked if not row["order_key"]}
+    for move in sorted(asked, key=itemgetter("order_key"), reverse=True):
+        if tuple(move["own_key"]) in reached:
+            reached.add(tuple(move["left_key"]))
+    return reached
+
+
+MOVES = 100_000  # to other keys, of one lane
 ALWAYS = 1_000  # keys of a mirror that are always compared
 CHANGE = ("batch", "op", "order_key", "partial", "before", "after", "types", "transaction")
 

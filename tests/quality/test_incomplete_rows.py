@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from ingest.config.model import TableRule
+from ingest.lake.lake import Lake
 from ingest.quality import ledgers
+from ingest.quality.arrow_rows import changes_of_keys
 from ingest.quality.key_sides import Side
 from ingest.quality.subjects import survey
 from tests.quality.plain_keys import by_duckdb, by_plain_fold
@@ -187,3 +189,42 @@ def test_a_row_is_as_whole_as_under_the_key_that_it_had(tmp_path: Path, case: st
         assert ("done", "") == mine.run()
     failed = mine.lake.ask("SELECT DISTINCT \"check\" FROM {checks} WHERE state = 'fail'")
     assert ([{"check": "incomplete_rows"}] if incomplete else []) == failed
+
+
+def keys_of_the_last(lake: Lake) -> set[tuple[str, ...]]:
+    """The keys that rows have after the changes that are looked at for the row which the second batch updates."""
+    [subject] = survey(lake, ledgers.read(lake, 0, 2).lanes).subjects
+    updated = "SELECT own_key FROM rows WHERE batch = 2"
+    changes = changes_of_keys(lake, subject.decided, subject.lanes[0], None, 2, updated, inherited=True)
+    return {(json.loads(change["after"])["id"],) for change in changes}
+
+
+@pytest.fixture
+def shifted(tmp_path: Path) -> Shops:
+    """Five rows, all moved up by one key in one statement, and then the last of them twice more."""
+    mine = Shops(tmp_path, RULE, dialect="maxwell", stages=("bronze", "silver", "gold", "quality"))
+    mine.lines = [maxwell("insert", WHOLE | {"id": i}, None, i) for i in range(1, 6)]
+    mine.lines += [maxwell("update", WHOLE | {"id": i + 1}, {"id": i}, 20 - i) for i in range(5, 0, -1)]
+    mine.lines += [maxwell("update", WHOLE | {"id": i + 1}, {"id": i}, 30 + i) for i in (6, 7)]
+    mine.number += 1
+    assert ("done", "") == mine.run()
+    mine.lines.append(maxwell("update", WHOLE | {"id": 8, "a": "newer"}, {"a": "new"}, 50))
+    mine.number += 1
+    assert ("done", "") == mine.run()
+    return mine
+
+
+def test_only_keys_that_the_row_had_are_looked_at(shifted: Shops) -> None:
+    """Where keys move up together, each was taken for that of the row before: a whole history was read for one row."""
+    assert {("5",), ("6",), ("7",), ("8",)} == keys_of_the_last(shifted.lake)
+
+
+@pytest.mark.e2e
+@pytest.mark.spark
+def test_where_only_spark_reads_the_same_keys_are_looked_at(
+    shifted: Shops, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its SQL may refuse a query that DuckDB answers, and the check would end the run."""
+    expected = keys_of_the_last(shifted.lake)
+    monkeypatch.setattr(Lake, "is_local", False)
+    assert expected == keys_of_the_last(Lake(request.getfixturevalue("spark"), shifted.pipeline))
