@@ -7,7 +7,7 @@ the hashes that its receipts hold. Its absolute path is for display, and for the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ingest.bronze.receipts import FileState
@@ -50,21 +50,29 @@ def recognised(
     unknown = [path for path in sizes if _is_unknown(states.get(path))]
     if not unknown or not states:
         return seen
-    by_name: dict[str, list[str]] = {}
-    for path in missing:
-        by_name.setdefault(_name(path), []).append(path)
     end_of = below(source.path)
+    by_end = _by_end(missing, {end_of(path).count("/") for path in unknown})
     for path in unknown:
-        end = f"/{end_of(path)}"
         # a file that grew between two moves was read in parts, at two places
-        for former in [old for old in by_name.get(_name(path), ()) if old in missing and old.endswith(end)]:
-            if _is_it(path, sizes[path], missing[former], same):
+        for former in by_end.get(end_of(path), ()):
+            if former in missing and _is_it(path, sizes[path], missing[former], same):
                 seen.moved.setdefault(path, former)
                 seen.known[path] = _joined(missing.pop(former), seen.known.get(path))
                 del seen.known[former]
     _find_renamed(source, seen, [path for path in unknown if path not in seen.moved], sizes, missing, same)
     _find_rewritten(seen, unknown, missing, end_of)
     return seen
+
+
+def _by_end(paths: Iterable[str], depths: Collection[int]) -> dict[str, list[str]]:
+    """Paths by their ends, which hold as many slashes as the ends that are looked for."""
+    by_end: dict[str, list[str]] = {}
+    for path in paths:
+        for depth in depths:
+            root, *names = path.rsplit("/", depth + 1)
+            if len(names) > depth:
+                by_end.setdefault(path[len(root) + 1 :], []).append(path)
+    return by_end
 
 
 def _find_rewritten(
@@ -74,15 +82,18 @@ def _find_rewritten(
 
     That the folder was moved is known by the others, which have the content that was read; so there are at least as many.
     """
-    roots = {_root(former, end_of(path)): _root(path, end_of(path)) for path, former in seen.moved.items()}
-    changed = {
-        path: former
-        for path in unknown
-        if path not in seen.known and path not in seen.renamed and path not in seen.copies
-        for former in missing
-        if former.endswith(f"/{end_of(path)}")
-        and roots.get(_root(former, end_of(path))) == _root(path, end_of(path))
-    }
+    pairs = folders(seen.moved, end_of)
+    if not pairs or not missing:
+        return
+    changed: dict[str, str] = {}
+    for path in unknown:
+        if path in seen.known or path in seen.renamed or path in seen.copies:
+            continue
+        end = end_of(path)
+        root = _root(path, end)
+        for former in (f"{folder}/{end}" for folder, present in pairs if present == root):
+            if former in missing:
+                changed[path] = former
     if len(changed) > len(seen.moved):
         return
     for path, former in changed.items():

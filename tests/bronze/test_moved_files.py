@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from ingest.bronze.moved import recognised
+from ingest.bronze.receipts import FileState
+from ingest.config import Source
 from tests.bronze.feed import Feed
+from tests.timing import is_within
 
 
 def moved_to(feed: Feed, folder: Path, pattern: str = "*.jsonl") -> Feed:
@@ -139,3 +143,19 @@ def test_a_copy_is_read_and_said(tmp_path: Path, dialect: str, warned: int) -> N
     assert [b"1"] == feed.run()
     assert [] == feed.alarms
     assert ((), ()) == (feed.plan().warnings, feed.plan().ranges)
+
+
+@pytest.mark.parametrize("name", ["{}.jsonl", "{}/part-0.jsonl"], ids=["other-names", "same-name"])
+def test_new_files_are_not_compared_with_each_one_that_is_gone(name: str) -> None:
+    """Files are deleted after some days: each new one was compared with all that were ever read."""
+    read, new = 20_000, 1_000
+    source = Source("feed", "files", path="/land/**/*.jsonl", format="canal")
+    states = {
+        f"/land/{name.format(n)}": FileState(n + 9, n + 9, ranges={0: (n + 9, "")}) for n in range(read)
+    }
+    listed = {f"/land/{name.format(read + n)}": (5, 2.0) for n in range(new)}
+
+    def take() -> None:
+        assert {} == recognised(source, listed, states, lambda _path, _state: False).moved
+
+    assert is_within(1, take)
