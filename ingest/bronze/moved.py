@@ -85,18 +85,21 @@ def _find_rewritten(
     pairs = folders(seen.moved, end_of)
     if not pairs or not missing:
         return
-    changed: dict[str, str] = {}
-    for path in unknown:
+    changed: dict[str, str] = {}  # the present path by the former one
+    for path in sorted(
+        unknown, key=len, reverse=True
+    ):  # one that keeps its subfolder is rather the file of it
         if path in seen.known or path in seen.renamed or path in seen.copies:
             continue
         end = end_of(path)
         root = _root(path, end)
-        for former in (f"{folder}/{end}" for folder, present in pairs if present == root):
-            if former in missing:
-                changed[path] = former
+        formers = (f"{folder}/{end}" for folder, present in pairs if present == root)
+        former = next((former for former in formers if former in missing and former not in changed), None)
+        if former is not None:
+            changed[former] = path
     if len(changed) > len(seen.moved):
         return
-    for path, former in changed.items():
+    for former, path in changed.items():
         seen.known[path] = missing.pop(former)
         del seen.known[former]
 

@@ -159,3 +159,22 @@ def test_new_files_are_not_compared_with_each_one_that_is_gone(name: str) -> Non
         assert {} == recognised(source, listed, states, lambda _path, _state: False).moved
 
     assert is_within(1, take)
+
+
+def test_two_files_that_may_be_one(tmp_path: Path) -> None:
+    """Folders that were read under two roots and are one now: the run died of the second file."""
+    feed = Feed(tmp_path / "land" / "2026")
+    feed.write("a.jsonl", b"1\n", 9000)
+    feed.write("cur.jsonl", b"2\n", 9000)
+    feed.run()
+    outer = moved_to(feed, tmp_path / "land", "**/*.jsonl")
+    outer.write("b.jsonl", b"3\n", 9000)
+    assert [b"3"] == outer.run()
+    shutil.move(tmp_path / "land", tmp_path / "there")
+    other = moved_to(outer, tmp_path / "there", "**/*.jsonl")
+    (tmp_path / "there" / "2026" / "a.jsonl").rename(tmp_path / "there" / "a.jsonl")
+    other.write("2026/cur.jsonl", b"8\n", 8000)
+    other.write("cur.jsonl", b"9\n", 8000)
+    assert [b"9"] == other.run()
+    [alarm] = other.alarms
+    assert alarm.startswith(f"{tmp_path}/there/2026/cur.jsonl was rewritten")
