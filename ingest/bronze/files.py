@@ -61,6 +61,7 @@ class FilePlan:
     alarms: tuple[str, ...] = ()  # files that have changed unexpectedly; each says what to do
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # for a plan, which says what would be read
+    moves: tuple[moved.Move, ...] = ()  # that a run records
 
 
 def listing(source: Source) -> tuple[list[Found], list[str], list[str]]:
@@ -152,8 +153,18 @@ def known_of(part: Source, files: Mapping[str, FileState]) -> dict[str, FileStat
     return {path: state for path, state in files.items() if ingest_snapshot.holds(path) == of_snapshots}
 
 
-def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> FilePlan:
-    """Plan what to read from one file source, in ranges; ``rank`` is its place in the pipeline file."""
+def plan(
+    source: Source, rank: int, known: dict[str, FileState], cores: int, recorded: moved.Recorded = tuple
+) -> FilePlan:
+    """Plan what to read from one file source, in ranges.
+
+    Args:
+        source: the source.
+        rank: its place in the pipeline file.
+        known: what was read of its files.
+        cores: among how many a large file is divided.
+        recorded: how its folder was moved, as the lake knows.
+    """
     try:
         files, others, away = listing(source)
     except Exception as error:  # each store's client has its own errors, also for a store that is down
@@ -171,11 +182,12 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
         {file.path: (file.size, file.mtime) for file in files},
         known,
         _content_of(source, files),
+        recorded,
     )
     present = {file.path for file in files}
     notes, refused = _said_of_moved(source, seen, [path for path in known if path in present])
     known = seen.known
-    warnings += _said_of_copies(source, seen)
+    warnings += [*_said_of_copies(source, seen), *_said_of_doubtful(source, seen)]
     alarms += _vanished(files, known)
     work: list[Range] = []
     for part in _unread(source, rank, files, known, refused):
@@ -186,7 +198,7 @@ def plan(source: Source, rank: int, known: dict[str, FileState], cores: int) -> 
     ranges = list(_cut(source, work, cores))
     if source.by_arrival:
         ranges[:-1] = [replace(span, followed=True) for span in ranges[:-1]]
-    return FilePlan(tuple(ranges), tuple(alarms), tuple(warnings), tuple(notes))
+    return FilePlan(tuple(ranges), tuple(alarms), tuple(warnings), tuple(notes), tuple(seen.moves))
 
 
 def _unread(
@@ -268,6 +280,16 @@ def _said_of_copies(source: Source, seen: moved.Recognised) -> list[str]:
     return [
         f"{shown(path)} holds the same bytes as {shown(former)}, and is read as messages that were sent again."
         for path, former in seen.copies.items()
+    ]
+
+
+def _said_of_doubtful(source: Source, seen: moved.Recognised) -> list[str]:
+    """A warning of files that are read as new ones, though their folder may be one that was moved and written anew."""
+    return [
+        f"{counted(count, 'file')} in {shown(folder)} {'has' if count == 1 else 'have'} the name of one that was read in "
+        f"{shown(former)} and is gone, with other content, though other files have been moved from there: "
+        f"{'it is' if count == 1 else 'they are'} read as new."
+        for (former, folder), count in moved.folders(seen.doubtful, moved.below(source.path)).items()
     ]
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.bronze import files, kafka
+from ingest.bronze import files, kafka, moved
 from ingest.bronze.offsets import Look
 from ingest.bronze.positions import Positions, Receipts
 from ingest.bronze.positions import receipts as receipts_of
@@ -82,8 +82,13 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
             looks.append(look)
         for part in files.parts(lake.pipeline, source):
             planned = files.plan(
-                part, rank, files.known_of(part, positions.files.get(source.name, {})), cores
+                part,
+                rank,
+                files.known_of(part, positions.files.get(source.name, {})),
+                cores,
+                partial(moved.known_moves, lake, source.name),
             )
+            moved.record(lake, source.name, planned.moves)
             work.extend(planned.ranges)
             landed.alarms.extend((source.name, text) for text in planned.alarms)
             landed.warnings.extend(f"source {source.name}: {text}" for text in planned.warnings)

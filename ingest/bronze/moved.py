@@ -9,10 +9,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import TYPE_CHECKING
 
 from ingest.bronze.receipts import FileState
 from ingest.config import Source
+from ingest.lake import decisions
+from ingest.lake.decisions import MOVED_FOLDER, Decision
+from ingest.lake.tables import Tables
 
+if TYPE_CHECKING:
+    from ingest.lake.lake import Lake
+
+Move = tuple[str, str]
+"""The folder below which files were read, and the one below which they are now."""
+Recorded = Callable[[], Collection[Move]]
+"""Reads the moves that earlier runs have recognised, newest first; asked only where files are gone and others are new."""
 Same = Callable[[str, FileState], bool]
 """Whether the file at a path has the content that a state describes, and maybe more after it."""
 
@@ -26,16 +38,25 @@ class Recognised:
         moved: the files that are below another folder now: the former path by the present one.
         renamed: the files that have another path below the source's folder.
         copies: the files that hold what another file that is still there holds.
+        doubtful: the files with the path, but not the content, of one that was read in the folder of moved files: more
+            than were moved.
+        moves: the folders that were moved, where no earlier run has recognised it.
     """
 
     known: dict[str, FileState] = field(default_factory=dict)
     moved: dict[str, str] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
     copies: dict[str, str] = field(default_factory=dict)
+    doubtful: dict[str, str] = field(default_factory=dict)
+    moves: list[Move] = field(default_factory=list)
 
 
 def recognised(
-    source: Source, sizes: Mapping[str, tuple[int, float]], states: Mapping[str, FileState], same: Same
+    source: Source,
+    sizes: Mapping[str, tuple[int, float]],
+    states: Mapping[str, FileState],
+    same: Same,
+    recorded: Recorded = tuple,
 ) -> Recognised:
     """Find each listed file among those that were read.
 
@@ -44,6 +65,7 @@ def recognised(
         sizes: size and modification time of the listed files, by path.
         states: what was read of each file, by the path that it had then.
         same: compares content; asked only where paths or sizes agree.
+        recorded: the moves of this source's folder that are known.
     """
     seen = Recognised(dict(states))
     missing = {path: state for path, state in states.items() if path not in sizes and state.position > 0}
@@ -60,7 +82,10 @@ def recognised(
                 seen.known[path] = _joined(missing.pop(former), seen.known.get(path))
                 del seen.known[former]
     _find_renamed(source, seen, [path for path in unknown if path not in seen.moved], sizes, missing, same)
-    _find_rewritten(seen, unknown, missing, end_of)
+    if missing or seen.moved:
+        known = recorded()
+        _find_moves(seen, sizes, known, missing, end_of)
+        _find_rewritten(seen, unknown, [*seen.moves, *known], missing, end_of)
     return seen
 
 
@@ -75,33 +100,59 @@ def _by_end(paths: Iterable[str], depths: Collection[int]) -> dict[str, list[str
     return by_end
 
 
-def _find_rewritten(
-    seen: Recognised, unknown: Iterable[str], missing: dict[str, FileState], end_of: Callable[[str], str]
+def _find_moves(
+    seen: Recognised,
+    sizes: Iterable[str],
+    recorded: Collection[Move],
+    missing: Collection[str],
+    end_of: Callable[[str], str],
 ) -> None:
-    """Take files of other content in a folder that was moved for those that were read there under their names.
+    """Find the folders that were moved: at least as many files have the content that was read as have another one.
 
-    That the folder was moved is known by the others, which have the content that was read; so there are at least as many.
+    Where more have another one, it may be another folder with files of the same names: they are doubtful, and are read.
     """
-    pairs = folders(seen.moved, end_of)
-    if not pairs or not missing:
-        return
-    changed: dict[str, str] = {}  # the present path by the former one
-    for path in sorted(
-        unknown, key=len, reverse=True
-    ):  # one that keeps its subfolder is rather the file of it
+    for move, count in folders(seen.moved, end_of).items():
+        if move in recorded:
+            continue
+        others = {
+            path: f"{move[0]}/{end}"
+            for path, end in ((path, end_of(path)) for path in sizes)
+            if _root(path, end) == move[1] and f"{move[0]}/{end}" in missing
+            if path not in seen.renamed and path not in seen.copies
+        }
+        if len(others) <= count:
+            seen.moves.append(move)
+        else:
+            seen.doubtful.update({path: former for path, former in others.items() if path not in seen.known})
+
+
+def _find_rewritten(
+    seen: Recognised,
+    unknown: Iterable[str],
+    moves: Collection[Move],
+    missing: dict[str, FileState],
+    end_of: Callable[[str], str],
+) -> None:
+    """Take files of other content in a folder that was moved for those that were read there under their names."""
+    origins = cache(lambda folder: _origins(moves, folder))
+    # of two that may be one file, the one that keeps its subfolder is it
+    for path in sorted(unknown, key=len, reverse=True):
         if path in seen.known or path in seen.renamed or path in seen.copies:
             continue
         end = end_of(path)
-        root = _root(path, end)
-        formers = (f"{folder}/{end}" for folder, present in pairs if present == root)
-        former = next((former for former in formers if former in missing and former not in changed), None)
+        formers = (f"{folder}/{end}" for folder in origins(_root(path, end)))
+        former = next((former for former in formers if former in missing), None)
         if former is not None:
-            changed[former] = path
-    if len(changed) > len(seen.moved):
-        return
-    for former, path in changed.items():
-        seen.known[path] = missing.pop(former)
-        del seen.known[former]
+            seen.known[path] = missing.pop(former)
+            del seen.known[former]
+
+
+def _origins(moves: Collection[Move], folder: str) -> list[str]:
+    """The folders from which files came into one, also by way of others; the nearest first."""
+    reached = [folder]
+    for present in reached:  # which grows
+        reached += [former for former, now in moves if now == present and former not in reached]
+    return reached[1:]
 
 
 def _root(path: str, end: str) -> str:
@@ -140,19 +191,30 @@ def _find_renamed(
 
 def folders(
     moved: Mapping[str, str], end_of: Callable[[str], str], read: Iterable[str] = ()
-) -> dict[tuple[str, str], int]:
+) -> dict[Move, int]:
     """How many files came from which folder into which, by the former and the present one.
 
     Without folders of which something was ``read`` where they are now: that is known.
     """
     settled = {_root(path, end_of(path)) for path in read}
-    counts: dict[tuple[str, str], int] = {}
+    counts: dict[Move, int] = {}
     for path, former in moved.items():
         end = end_of(path)
         pair = _root(former, end), _root(path, end)
         if pair[1] not in settled:
             counts[pair] = counts.get(pair, 0) + 1
     return counts
+
+
+def known_moves(lake: Tables, source: str) -> list[Move]:
+    """The moves of a source's folder that its runs have recognised, newest first."""
+    made = decisions.read(lake).of(MOVED_FOLDER, subject=source)
+    return [(decision.value["from"], decision.value["to"]) for decision in made][::-1]
+
+
+def record(lake: Lake, source: str, moves: Iterable[Move]) -> None:
+    """Keep the moves of a source's folder: the files by which they are recognised will be deleted some day."""
+    decisions.append(lake, [Decision(MOVED_FOLDER, source, {"from": old, "to": new}) for old, new in moves])
 
 
 def below(pattern: str) -> Callable[[str], str]:

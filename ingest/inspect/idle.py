@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 
-from ingest.bronze import files
+from ingest.bronze import files, moved
 from ingest.bronze.positions import read_so_far
 from ingest.config import Pipeline, Source
 from ingest.errors import StoreError
@@ -66,14 +67,15 @@ def _is_of_files(pipeline: Pipeline, source: Source) -> bool:
 def _has_messages(
     lake: LakeReader, sources: Iterable[Source], result: Result, busy: Callable[[], None]
 ) -> bool:
-    """True if files wait to be read, or something is wrong with them; what is only odd becomes a warning."""
+    """True if files wait to be read, were moved or something is wrong with them; what is only odd becomes a warning."""
     read_files = read_so_far(lake).files
     identity.refuse_missing_sources(lake, read_files)
     for source in sources:
-        planned = files.plan(source, 0, read_files.get(source.name, {}), 1)
+        recorded = partial(moved.known_moves, lake, source.name)
+        planned = files.plan(source, 0, read_files.get(source.name, {}), 1, recorded)
         if planned.ranges:
             busy()
-        if planned.ranges or planned.alarms:
+        if planned.ranges or planned.alarms or planned.moves:
             return True
         result.warnings += [f"source {source.name}: {text}" for text in planned.warnings]
     return False

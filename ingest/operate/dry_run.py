@@ -11,11 +11,11 @@ import datetime as dt
 import fnmatch
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingest.bronze import files, offsets
+from ingest.bronze import files, moved, offsets
 from ingest.bronze import preview as unread
 from ingest.bronze.kafka_settings import why_java
 from ingest.bronze.offsets import Look
@@ -251,9 +251,9 @@ def _look(
         else:
             looked = []
         for part in files.parts(pipeline, source):
-            described, sample = _files(
-                with_spark, part, rank, files.known_of(part, known.files.get(source.name, {})), count
-            )
+            of_part = files.known_of(part, known.files.get(source.name, {}))
+            recorded = tuple if lake is None else partial(moved.known_moves, lake, source.name)
+            described, sample = _files(with_spark, part, rank, of_part, recorded, count)
             if part is source or described["reads"] or described["problems"]:
                 looked.append((described, sample))
         for described, sample in looked:
@@ -263,10 +263,15 @@ def _look(
 
 
 def _files(
-    with_spark: Lake | None, source: Source, rank: int, known: dict[str, FileState], count: int
+    with_spark: Lake | None,
+    source: Source,
+    rank: int,
+    known: dict[str, FileState],
+    recorded: moved.Recorded,
+    count: int,
 ) -> tuple[dict[str, Any], unread.Sample]:
     cores = with_spark.spark.sparkContext.defaultParallelism if with_spark else CORES
-    plan = files.plan(source, rank, known, cores)
+    plan = files.plan(source, rank, known, cores, recorded)
     reads = _by_file(plan.ranges)
     described = _source_described(source, reads, list(plan.alarms), (*plan.warnings, *plan.notes))
     described["bytes"] = sum(read["bytes"] for read in reads)

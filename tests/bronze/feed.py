@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ingest.bronze.files import FilePlan, plan
+from ingest.bronze.moved import Move
 from ingest.bronze.reading import read
 from ingest.bronze.receipts import FileState, Receipt
 from ingest.config import Source
@@ -21,16 +22,18 @@ class Feed:
         defaults: dict[str, Any] = {"format": "canal", "framing": "lines", "settle": 3600.0}
         self.source = Source("feed", "files", path=str(folder / pattern), **defaults | given)
         self.states: dict[str, FileState] = {}
+        self.moves: list[Move] = []
         self.alarms: list[str] = []
 
     def plan(self) -> FilePlan:
         """What the next run would read."""
-        return plan(self.source, 0, self.states, 2)
+        return plan(self.source, 0, self.states, 2, lambda: self.moves)
 
     def run(self) -> list[bytes | None]:
         """The values of one run."""
         planned = self.plan()
         self.alarms = list(planned.alarms)
+        self.moves += planned.moves
         values: list[bytes | None] = []
         for one in planned.ranges:
             reader = read(one)

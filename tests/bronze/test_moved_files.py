@@ -8,17 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from ingest.bronze.moved import recognised
+from ingest.bronze.moved import known_moves, recognised
 from ingest.bronze.receipts import FileState
-from ingest.config import Source
+from ingest.config import Source, load
+from ingest.inspect.idle import idle
+from ingest.lake.tables import LakeReader
+from ingest.operate.dry_run import foresee
+from ingest.run import Warm, run
 from tests.bronze.feed import Feed
+from tests.lakes import FORMAT, change, touch
 from tests.timing import is_within
+from tests.unstarted import unstarted
 
 
 def moved_to(feed: Feed, folder: Path, pattern: str = "*.jsonl") -> Feed:
     """The same source after its folder was moved."""
     found = Feed(folder, pattern, format=feed.source.format, **feed.given)
-    found.states = feed.states
+    found.states, found.moves = feed.states, feed.moves
     return found
 
 
@@ -178,3 +184,97 @@ def test_two_files_that_may_be_one(tmp_path: Path) -> None:
     assert [b"9"] == other.run()
     [alarm] = other.alarms
     assert alarm.startswith(f"{tmp_path}/there/2026/cur.jsonl was rewritten")
+
+
+def moved_beside_sound_ones(feed: Feed, tmp_path: Path) -> Feed:
+    """A folder of two files and ``cur.jsonl`` that was moved, as a run has recognised."""
+    for name in ("a.jsonl", "b.jsonl", "cur.jsonl"):
+        feed.write(name, f"{name}\n".encode(), 9000)
+    assert 3 == len(feed.run())
+    shutil.move(feed.folder, tmp_path / "there")
+    other = moved_to(feed, tmp_path / "there")
+    assert ([], []) == (other.run(), other.alarms)
+    assert [(str(feed.folder), str(other.folder))] == other.moves
+    return other
+
+
+@pytest.mark.parametrize("way", [("there",), ("there", "again")], ids=["once", "twice"])
+@pytest.mark.parametrize("dialect", ["canal", "dts-canal"])
+def test_a_move_is_known_when_the_sound_files_are_gone(
+    tmp_path: Path, way: tuple[str, ...], dialect: str
+) -> None:
+    """They are deleted some day: then a file that was rewritten was read as a new one, without a word."""
+    other = moved_beside_sound_ones(Feed(tmp_path / "land", format=dialect), tmp_path)
+    other.write("d.jsonl", b"d\n", 9000)
+    assert [b"d"] == other.run()
+    for name in ("a.jsonl", "b.jsonl"):
+        (other.folder / name).unlink()
+    for folder in way[1:]:
+        shutil.move(other.folder, tmp_path / folder)
+        other = moved_to(other, tmp_path / folder)
+    file = other.write("cur.jsonl", b"CUR.jsonl\n", 8000)
+    for _ in range(2):
+        assert [] == other.run()
+        [alarm] = other.alarms
+        assert alarm.startswith(f"{file} was rewritten")
+        (other.folder / "d.jsonl").unlink(missing_ok=True)
+    assert len(way) == len(other.moves), "each move is recorded once"
+    other.write("new.jsonl", b"n\n", 8000)
+    assert [b"n"] == other.run(), "a file of a name that was never read is a new one"
+
+
+def test_more_files_of_other_content_than_moved_ones(tmp_path: Path) -> None:
+    """Another day's files under the same names, or a folder written anew: nobody knows which, so it is said, once."""
+    feed = Feed(tmp_path / "land")
+    for name in ("a.jsonl", "b.jsonl", "cur.jsonl"):
+        feed.write(name, f"{name}\n".encode(), 9000)
+    feed.run()
+    shutil.move(tmp_path / "land", tmp_path / "there")
+    other = moved_to(feed, tmp_path / "there")
+    other.write("b.jsonl", b"8\n", 8000)
+    other.write("cur.jsonl", b"9\n", 8000)
+    [warning] = other.plan().warnings
+    assert warning.startswith(
+        f"2 files in {tmp_path}/there have the name of one that was read in {tmp_path}/land"
+    )
+    assert [b"8", b"9"] == other.run()
+    assert ([], ()) == (other.alarms, other.plan().warnings)
+    assert [] == other.moves
+    other.write("c.jsonl", b"c\n", 8000)
+    assert ([b"c"], [], []) == (other.run(), other.alarms, other.moves), "what was read stays a doubt"
+
+
+@pytest.mark.parametrize("stages", [("bronze",), ("bronze", "silver", "gold")], ids=["bronze", "mirrors"])
+def test_a_lake_remembers_a_move(tmp_path: Path, stages: tuple[str, ...]) -> None:
+    """A run with nothing new to read recorded nothing, and what is rewritten later was read without a word."""
+    text = (
+        "pipeline: yard\nlake: ./lake\nengine: auto\nsources:\n"
+        f"  - {{name: feed, kind: files, path: './FOLDER/*.jsonl', format: {FORMAT}, settle: 0s}}\n"
+    )
+    (file := tmp_path / "yard.yaml").write_text(text.replace("FOLDER", "land"), "utf-8")
+    feed = Feed(tmp_path / "land")
+    for number, name in enumerate(("a.jsonl", "cur.jsonl")):
+        feed.write(name, change("INSERT", "bins", number, {"id": str(number), "word": "w"}).encode(), 9000)
+    assert 2 == run(unstarted(), load(file), stages, Warm()).read
+    assert idle(load(file), stages) is not None
+    (tmp_path / "land").rename(tmp_path / "there")
+    file.write_text(text.replace("FOLDER", "there"), "utf-8")
+    assert idle(load(file), stages) is None, "a run has to record it"
+    for _ in range(2):
+        again = run(unstarted(), load(file), stages, Warm())
+        assert (0, [], []) == (again.read, again.failures, again.warnings)
+    lake = LakeReader(load(file))
+    assert [(str(tmp_path / "land"), str(tmp_path / "there"))] == known_moves(lake, "feed")
+    assert idle(load(file), stages) is not None
+    (tmp_path / "there" / "a.jsonl").unlink()
+    cur = tmp_path / "there" / "cur.jsonl"
+    cur.write_text(change("INSERT", "bins", 3, {"id": "3", "word": "w"}), "utf-8")
+    touch(cur, 8000)
+    assert idle(load(file), stages) is None
+    [described] = foresee(load(file), None, 0)["sources"]
+    [problem] = described["problems"]
+    assert problem.startswith(f"{cur} was rewritten")
+    result = run(unstarted(), load(file), stages, Warm())
+    assert 0 == result.read
+    [failure] = result.failures
+    assert f"{cur} was rewritten" in failure
