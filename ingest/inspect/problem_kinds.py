@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ingest.quality.catalogue import CHECKS, FOLD_FAILED, HELD, LAST_RUN, RECONCILED
+from ingest.quality.catalogue import CHECKS, FOLD_FAILED, HELD, LAST_RUN, RECONCILED, TYPES_MISREAD
 
 ERROR, WARN = "error", "warn"
 # the worst first; a mirror is up to date only if it is ok
@@ -22,7 +22,7 @@ _INCOMPLETE = {"incomplete_rows", "partial_rows", "vanished_columns", "unknown_v
 _SUSPECT = {
     check.name for check in CHECKS.values() if check.lasting and check.subject == "mirror"
 } - _INCOMPLETE
-_SUSPECT |= {"row_count", RECONCILED, "schema", "mixed_topics", "images_before", "left_out"}
+_SUSPECT |= {"row_count", RECONCILED, "schema", "mixed_topics", "images_before", "left_out", TYPES_MISREAD}
 _OF_A_ROW = ("explain", "report")  # the life of a row that the check names, else all about the check
 _VERBS = {
     **dict.fromkeys(("reject_rate", "cell_rejects", "refused_changes"), ("rejects",)),

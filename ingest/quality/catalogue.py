@@ -26,6 +26,7 @@ CASCADED_ROWS = "cascaded_rows"
 CELLS_CUT = "cells_cut"
 CONVERTED_CELLS = "converted_cells"
 KEY_SPELLINGS = "key_spellings"
+TYPES_MISREAD = "types_misread"
 UNKNOWN_VALUES = "unknown_values"  # values, or what a statement did, that no message contains
 RECONCILED = "reconcile"  # the one check that does not run after each batch
 MAX_DETAIL = 2_000
@@ -118,6 +119,8 @@ CHECKS = {
               advice="Declare a type that holds them under columns:, or correct them at the source."),
         Check("bytes_misread", "Bytes are read as they are written", "Bytes are read in another encoding", "columns of bytes whose texts are all hexadecimal, and are read as base64", "error", 0,
               advice="Write `binary: hex` under the source's options, then decode its batches again: `{backfill}`.", lasting=True),
+        Check(TYPES_MISREAD, "Cells are read by their declared types", "Cells are not read by their declared types", "rows with cells which show that they were read without the type that a statement declares", "error", 0,
+              advice="Write the type under columns: as the message says, then decode its batches again: `{backfill}`."),
         Check("nulls_left_out", "It is known what a missing column means", "Columns are missing where NULLs may be left out", "rows that lack columns, from a source that never sends a NULL", "error", 0,
               advice="Write `left_out: null` or `left_out: unchanged` under the source's options, then decode its batches again: `{backfill}`.", lasting=True),
         Check("refused_changes", "Every change has its key", "Changes were not applied", "changes without a usable key, kept in rejects", "error", 0,

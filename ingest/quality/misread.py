@@ -18,7 +18,7 @@ from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import rule_for
-from ingest.quality.catalogue import UNKNOWN_VALUES, Metric
+from ingest.quality.catalogue import TYPES_MISREAD, Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 
@@ -64,7 +64,7 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Iterable[Sta
                     f"{proof.word}: write `{column.name}: {logical}` under columns: of its tables: entry, then "
                     f"`{command('backfill', lake.pipeline.file, '--last', lake.decoded())}`"
                 )
-                yield Metric(UNKNOWN_VALUES, rows, subject.name, column=column.name, detail=detail)
+                yield Metric(TYPES_MISREAD, rows, subject.name, column=column.name, detail=detail)
 
 
 def _unshown(

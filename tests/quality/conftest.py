@@ -62,6 +62,7 @@ OF_FEW = {
     "cells_cut",
     "changes_erased",
     "bytes_misread",
+    "types_misread",
     "nulls_left_out",
 }
 

@@ -9,7 +9,10 @@ import pytest
 
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
+from ingest.gold.approval import approve_or_dismiss, listed
+from ingest.inspect import status
 from ingest.lake.lake import Lake
+from ingest.lake.tables import LakeReader
 from ingest.run import run
 from tests.unstarted import unstarted
 
@@ -19,14 +22,15 @@ if TYPE_CHECKING:
 SOURCE = {"connector": "mysql", "db": "d", "table": "t", "file": "b.000001", "row": 0, "ts_ms": 1718000000000}
 
 
-def structure(**types: str) -> dict[str, Any]:
-    """A message of the schema-change topic."""
+def structure(altered: str = "", **types: str) -> dict[str, Any]:
+    """A message of the schema-change topic: a CREATE, or the statement that has altered the table."""
     columns = [{"name": name, "typeName": kind, "typeExpression": kind} for name, kind in types.items()]
     table = {"primaryKeyColumnNames": ["id"], "columns": columns}
     text = ", ".join(f"{name} {kind}" for name, kind in types.items())
     return {
-        "source": SOURCE | {"pos": 1}, "databaseName": "d", "ddl": f"CREATE TABLE t ({text}, PRIMARY KEY (id))",
-        "tableChanges": [{"type": "CREATE", "id": '"d"."t"', "table": table}],
+        "source": SOURCE | {"pos": 5 if altered else 1}, "databaseName": "d",
+        "ddl": altered or f"CREATE TABLE t ({text}, PRIMARY KEY (id))",
+        "tableChanges": [{"type": "ALTER" if altered else "CREATE", "id": '"d"."t"', "table": table}],
     }  # fmt: skip
 
 
@@ -118,3 +122,40 @@ def test_a_negative_number_is_wrong_in_every_type_of_numbers(tmp_path: Path, kin
     rule = TableRule("*", keys=("id",), columns={"big": kind})
     [said] = failures(tmp_path, rule, made, row(id=-7, big=-1, n=-1))
     assert "1 row has a negative number in big" in said
+
+
+ADDED = {  # a table with a row, a statement that adds a column, and a row whose cell is misread
+    "maxwell": (
+        [of_maxwell("insert", data={"id": 1}, primary_key_columns=["id"])],
+        of_maxwell("table-alter", sql="ALTER TABLE t ADD COLUMN tags SET('a','b')", **{"def": MADE["def"]}),
+        of_maxwell("insert", data={"id": 2, "tags": ["a", "b"]}, primary_key_columns=["id"]),
+    ),
+    "debezium": (
+        [structure(id="BIGINT", n="BIGINT"), row(id=1, n=2)],
+        structure("ALTER TABLE t ADD COLUMN big BIGINT UNSIGNED", id="BIGINT", n="BIGINT", big="BIGINT UNSIGNED"),
+        row(id=2, big=-1, n=3),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dialect", ADDED)
+def test_an_approved_statement_does_not_settle_how_its_column_is_read(tmp_path: Path, dialect: str) -> None:
+    """The run failed, and `status`, alerts and pages were green for ever: the column's statement was decided."""
+    made, added, misread = ADDED[dialect]
+    rule = TableRule("*", keys=("id",), on_schema_change="freeze")
+    source = Source("s", "files", dialect, path=str(tmp_path / "in-*.jsonl"), settle=0)
+    pipeline = Pipeline("x", tmp_path / "x.yaml", str(tmp_path / "lake"), (source,), (rule,), engine="auto")
+    lake = Lake(unstarted(), pipeline)
+
+    def ran(*messages: dict[str, Any]) -> list[str]:
+        number = len([*tmp_path.glob("in-*")])
+        (tmp_path / f"in-{number}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in messages))
+        return run(unstarted(), pipeline, ("bronze", "silver", "gold", "quality")).failures
+
+    ran(*made)
+    ran(added)
+    [statement] = {entry.statement.id for entry in listed(lake) if entry.pending}
+    approve_or_dismiss(lake, statement, "approve", "known")
+    [said] = ran(misread)
+    kinds = [(problem.kind, problem.state) for problem in status.problems_of(LakeReader(pipeline))]
+    assert [("types_misread", "suspect")] == kinds, said
