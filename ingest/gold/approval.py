@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.change import LaneId
 from ingest.config import target
-from ingest.ddl import UNREAD
 from ingest.errors import IngestError, command
 from ingest.gold import completed, policy
 from ingest.gold import ledger as ledgers
@@ -52,15 +51,6 @@ class Listed:
         """True if it waits for the operator's decision."""
         asks = (policy.HELD, policy.NOTICED, policy.PARTLY)
         return self.verdict.state in asks and not self.statement.decided
-
-    def leaves(self, column: str | None) -> bool:
-        """True if it may have changed values of a column, or (None) whatever it did, so that no message says what they are."""
-        effects = self.statement.effects
-        if column is not None:
-            return any(effect.column == column for effect in effects)
-        return self.statement.kind == "unknown" or any(
-            UNREAD in (effect.action, effect.note) for effect in effects
-        )
 
     def described(self) -> dict[str, Any]:
         """The statement for JSON output."""

@@ -31,12 +31,11 @@ from ingest.quality.catalogue import (
     CHECKS,
     LAST_RUN,
     PASS,
-    UNKNOWN_VALUES,
     as_found,
     duration,
     key_cells,
 )
-from ingest.quality.report_model import STATEMENT, CheckFact, Facts, TableFact
+from ingest.quality.report_model import STATEMENT, Facts, TableFact
 
 if TYPE_CHECKING:
     from ingest.gold.approval import Listed
@@ -174,19 +173,13 @@ def found_by_checks(lake: Tables, gone: Container[str], logged: Collection[Liste
 
 
 def _settle(facts: Facts, logged: Collection[Listed]) -> None:
-    """Take values that are not known as accepted once their statements are decided: a run without changes checks nothing again."""
+    """Take what a statement has left as accepted once it is decided: a run without changes checks nothing again."""
+    decided = {entry.statement.id for entry in logged if entry.statement.decided}
     for table in facts.tables:
-        for i, check in enumerate(table.checks):
-            causes = _causes(table, check, logged)
-            if causes and all(entry.statement.decided for entry in causes):
-                table.checks[i] = replace(check, state=PASS, observed=0.0, detail="")
-
-
-def _causes(table: TableFact, check: CheckFact, logged: Iterable[Listed]) -> list[Listed]:
-    """The statements that have left the values which a check found not to be known; none for another check."""
-    if check.check != UNKNOWN_VALUES or check.state == PASS:
-        return []
-    return [entry for entry in logged if entry.mirror == table.name and entry.leaves(check.column)]
+        table.checks = [
+            replace(check, state=PASS, observed=0.0, detail="") if check.statement in decided else check
+            for check in table.checks
+        ]
 
 
 def _let_grow_old(lake: Tables, facts: Facts, gone: Container[str]) -> None:
@@ -238,15 +231,8 @@ def merged(
     # what the last run's checks counted may have been dismissed, replayed or decided since
     settled = {check for subject, check in _COVERED.items() if subject not in in_state}
     complaints = [complaint for complaint in report.page(facts).problems if complaint.check not in settled]
-    with_rows = {
-        (entry.mirror, entry.statement.id)
-        for table in facts.tables
-        for check in table.checks
-        for entry in _causes(table, check, logged)
-        if entry.pending
-    }
-    state = _without(state, {id_ for _, id_ in with_rows}, logged, facts.file)
-    left_by_statements = {mirror for mirror, _ in with_rows}
+    with_rows = {complaint.statement for complaint in complaints if complaint.statement}
+    state = _without(state, with_rows, logged, facts.file)
     covered = {complaint.check for complaint in complaints}
     by_subject = {
         problem.subject: problem for problem in state if _COVERED.get(problem.subject) not in covered
@@ -267,8 +253,6 @@ def merged(
             continue
         alarms += complaint.subject == LAST_RUN
         problem = _of_complaint(complaint, facts, f"alarm {alarms}")
-        if complaint.check == UNKNOWN_VALUES and problem.mirror in left_by_statements:
-            problem = replace(problem, command=command("ddl", facts.file))
         by_subject.setdefault(problem.subject, problem)
     by_subject |= {problem.subject: problem for table in facts.tables for problem in _old(table, facts.file)}
     if failed and not any(problem.severity == ERROR for problem in by_subject.values()):
@@ -281,9 +265,10 @@ def _without(
     state: Iterable[Problem], with_rows: Collection[str], logged: Iterable[Listed], file: str
 ) -> list[Problem]:
     """Problems without the statements whose rows are a problem already: these are one problem, with one way out."""
-    if not with_rows:
+    pending = {entry.statement.id for entry in logged if entry.pending}
+    left = pending - {*with_rows}
+    if left == pending:
         return list(state)
-    left = {entry.statement.id for entry in logged if entry.pending} - {*with_rows}
     problems = []
     for problem in state:
         if problem.subject != _STATEMENTS:
@@ -331,7 +316,7 @@ def _typed(complaint: report.Complaint, mirror: str, facts: Facts) -> str:
     """The command that leads on: the list of what waits, the life of a row that is wrong, or all about the check."""
     if complaint.check == "wrong_cells":
         return command("rebuild", facts.file, mirror)
-    if verb := verb_of(complaint.check):
+    if verb := "ddl" if complaint.statement else verb_of(complaint.check):
         return command(verb, facts.file)
     if complaint.subject == LAST_RUN:
         return command("run", facts.file)

@@ -281,7 +281,8 @@ CHECKS = TableSchema(
     detail STRING COMMENT 'the outcome in words',
     checked_at TIMESTAMP COMMENT 'when',
     failing STRING COMMENT 'JSON array of up to 20 keys',
-    source STRING COMMENT 'for checks of a source; such rows have no mirror'""",
+    source STRING COMMENT 'for checks of a source; such rows have no mirror',
+    statement STRING COMMENT 'id of the statement that has left what was counted; a decision on it settles the verdict'""",
 )
 
 SCHEMAS = TableSchema(

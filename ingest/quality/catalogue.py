@@ -192,7 +192,8 @@ def advice(check: str, file: str | Path, mirror: str, batch: int | None) -> str:
 class Metric:
     """One observed number of one subject, ready to be judged.
 
-    ``failing`` holds a bounded sample of keys, each as JSON text.
+    ``failing`` holds a bounded sample of keys, each as JSON text; ``statement`` is the id of the statement that has left what was
+    counted, and whose decision settles it.
     """
 
     check: str
@@ -204,6 +205,7 @@ class Metric:
     severity: str = "error"
     detail: str = ""
     failing: tuple[str, ...] = ()
+    statement: str = ""
 
 
 @dataclass(frozen=True, slots=True)

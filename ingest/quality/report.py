@@ -73,6 +73,7 @@ class Complaint:
     advice: str = ""
     since: dt.datetime | None = None
     check: str = ""  # the check that found it, if one did
+    statement: str = ""  # the id of the statement whose decision settles it
     about: str = ""  # of an alarm of the last run: the mirror or source
 
 
@@ -216,7 +217,17 @@ def _problem(facts: Facts, row: ReportRow, subject: str, check: CheckFact) -> Co
     mirror = row.fact.name if isinstance(row.fact, TableFact) else ""
     way_out = advice(check.check, facts.file, mirror, facts.batch)
     light, name = _check_light(check), check.check
-    return Complaint(light, subject, row.anchor, title(check), words(check), way_out, check.bad_since, name)
+    return Complaint(
+        light,
+        subject,
+        row.anchor,
+        title(check),
+        words(check),
+        way_out,
+        check.bad_since,
+        name,
+        check.statement,
+    )
 
 
 def title(check: CheckFact) -> str:

@@ -214,23 +214,26 @@ def _add_checks(
     wanted = f"mirror = {duck.text(only)}" if only else "true"
     # an age is judged again by whoever looks
     kept = f"""(state <> '{PASS}' OR "check" = 'freshness')""" if only_problems else "true"
+    # two statements may have left a column of one mirror unknown, and each is decided on by itself
+    of_verdict = 'mirror, source, "check", "column", statement'
     rows = lake.ask(
         f"""SELECT * FROM (
             SELECT *, min(CASE WHEN passed IS NULL OR checked_at > passed THEN checked_at END) OVER one AS since FROM (
-                SELECT mirror, source, "check", "column", checked_at, observed, state, severity, threshold, detail, failing,
+                SELECT {of_verdict}, checked_at, observed, state, severity, threshold, detail, failing,
                     max(CASE WHEN state = '{PASS}' THEN checked_at END) OVER one AS passed,
                     max(CASE WHEN "check" <> '{RECONCILED}' THEN checked_at END) OVER (PARTITION BY mirror, source) AS last,
                     max(checked_at) OVER () AS newest
                 FROM {{checks}} WHERE {_ended(facts.batch)} AND {wanted}
-                WINDOW one AS (PARTITION BY mirror, source, "check", "column")) AS c
-            WINDOW one AS (PARTITION BY mirror, source, "check", "column")
-            QUALIFY row_number() OVER (PARTITION BY mirror, source, "check", "column"
+                WINDOW one AS (PARTITION BY {of_verdict})) AS c
+            WINDOW one AS (PARTITION BY {of_verdict})
+            QUALIFY row_number() OVER (PARTITION BY {of_verdict}
                 ORDER BY checked_at DESC, state = '{PASS}') <= {trend}
         ) AS t WHERE {kept}"""
     )
     trends: dict[tuple[Any, ...], list[Row]] = {}
     for row in sorted(rows, key=lambda row: row["checked_at"], reverse=True):
-        trends.setdefault((row["mirror"], row["source"], row["check"], row["column"]), []).append(row)
+        verdict = (row["mirror"], row["source"], row["check"], row["column"], row["statement"])
+        trends.setdefault(verdict, []).append(row)
     by_name = {table.name: table for table in tables.values()}
     by_source = {source.name: source for source in facts.sources}
     by_subject: dict[tuple[str | None, str | None], list[list[Row]]] = {}
@@ -297,7 +300,10 @@ def _check(trend: list[Row]) -> CheckFact:
     failing = tuple(json.loads(last["failing"] or "[]"))
     severity, column, detail = last["severity"] or "error", last["column"], last["detail"] or ""
     name, state = last["check"], last["state"]
-    return CheckFact(name, state, values[-1], severity, limit, column, detail, failing, values, since)
+    statement = last["statement"] or ""
+    return CheckFact(
+        name, state, values[-1], severity, limit, column, detail, failing, values, since, statement
+    )
 
 
 # --- schema changes and rejects ---

@@ -28,6 +28,7 @@ class CheckFact:
     failing: tuple[str, ...] = ()
     trend: tuple[float, ...] = ()
     bad_since: dt.datetime | None = None  # the first of the consecutive verdicts that did not pass
+    statement: str = ""  # the id of the statement whose decision settles it
     asked: Callable[[], str] = str  # its query: most checks of most mirrors are on no page
 
     @property

@@ -60,7 +60,14 @@ def of_mirrors(
                 if rows := _standing(lake, subject, lane, gap, made):
                     is_found = True
                     detail = _sentence(lake, lane, gap, rows)
-                    yield Metric(UNKNOWN_VALUES, rows, subject.name, column=gap.column, detail=detail)
+                    yield Metric(
+                        UNKNOWN_VALUES,
+                        rows,
+                        subject.name,
+                        column=gap.column,
+                        detail=detail,
+                        statement=gap.statement.id,
+                    )
             lacking = never_null.get((lane.source, lane.table), ())
             explained = {gap.column for gap in gaps}
             for metric in _of_required(lake, subject, lane, logged, lacking, explained) if lacking else ():

@@ -9,6 +9,8 @@ import pytest
 from ingest.config.model import TableRule
 from ingest.gold.approval import approve_or_dismiss, listed
 from ingest.gold.rebuild import rebuild
+from ingest.inspect import status
+from ingest.lake.tables import LakeReader
 from tests.schemas import Schemas
 
 if TYPE_CHECKING:
@@ -28,6 +30,18 @@ def complaints(said: Schemas) -> list[tuple[str, str | None, float]]:
         "no message says" in one or "is not known" in one for one in said.result.failures
     )
     return [(row["mirror"].removeprefix("db."), row["column"], row["observed"]) for row in found]
+
+
+def listed_problems(said: Schemas) -> list[tuple[str, str]]:
+    """What `ingest status` lists besides rejects, without another run, with the verb that leads on."""
+    known = status.problems_of(LakeReader(said.pipeline))
+    return [(problem.kind, problem.command.split()[1]) for problem in known if problem.kind != "cell_rejects"]
+
+
+def decide(said: Schemas, text: str) -> None:
+    """Approve the statements that have these words."""
+    for name in {entry.statement.id for entry in listed(said.lake) if text in entry.statement.text}:
+        approve_or_dismiss(said.lake, name, "approve", "as it is")
 
 
 UNKNOWN: dict[str, list[tuple[str, str | None]]] = {
@@ -152,6 +166,24 @@ def test_a_conversion_that_is_not_known(tmp_path: Path) -> None:
     assert [("t", "c", 1.0)] == complaints(said)
 
 
+def test_a_decision_settles_what_its_statement_has_left(tmp_path: Path) -> None:
+    """Any statement on the column counted: one that asks for nothing kept the problem until the table's next batch."""
+    said = Schemas(tmp_path, "mysql", types={"c": "TIME"}).row("t", id=1)
+    said.ddl("CREATE TABLE IF NOT EXISTS t (id int PRIMARY KEY)", "t").run(*ALL)
+    said.ddl("ALTER TABLE t ADD COLUMN c TIME DEFAULT '10:00:00'", "t").run(*ALL)
+    assert [] == listed_problems(said)
+    said.ddl("ALTER TABLE t MODIFY c DATETIME", "t").run(*ALL)
+    said.ddl("ALTER TABLE t FROBNICATE", "t").ddl("ALTER TABLE t DEFROBNICATE", "t").run(*ALL)
+    assert [("t", "c", 1.0), ("t", None, 1.0), ("t", None, 1.0)] == complaints(said)
+    assert [("unknown_values", "ddl")] * 2 == listed_problems(said), "of the table, and of its column"
+    decide(said, "MODIFY")
+    assert [("unknown_values", "ddl")] == listed_problems(said)
+    decide(said, " FROBNICATE")
+    assert [("unknown_values", "ddl")] == listed_problems(said), "another one is left"
+    decide(said, "DEFROBNICATE")
+    assert [] == listed_problems(said)
+
+
 @pytest.mark.parametrize(("declared", "state"), [("decimal(20,2)", "partly"), ("decimal(24,4)", "applied")])
 def test_a_declared_type_that_a_statement_outgrows(tmp_path: Path, declared: str, state: str) -> None:
     """The list said "applied: widens", the mirror kept the declared type, and new values became NULL."""
@@ -230,3 +262,6 @@ def test_a_column_that_no_effect_names(tmp_path: Path, case: str) -> None:
     assert [] == complaints(said)
     said.ddl(statement, table).row(table, **cells | {"id": "later", "c": "QQ=="}).run(*ALL)
     assert [(table, column, 2.0) for column in columns] == complaints(said)
+    assert [("unknown_values", "ddl")] * len(columns) == listed_problems(said)
+    decide(said, statement)
+    assert [] == listed_problems(said), "without another batch"
