@@ -1,6 +1,8 @@
 """Topics that a source names and its broker does not have, or not show, as the last run that looked found.
 
-Who looks at a lake does not ask its brokers; so a run notes in the ledger of decisions what has changed.
+Who looks at a lake does not ask its brokers; so a run notes in the ledger of decisions which topics are missing, where these
+are others than before. What is said of a topic (how many others its user sees, which name is like it) is that of the first run
+that missed it: a broker's other topics come and go.
 """
 
 from __future__ import annotations
@@ -23,38 +25,55 @@ Missing = Mapping[str, Mapping[str, str]]
 
 
 class MissingTopics(NamedTuple):
-    """The topics that a source lacks, what to say of them, and when a run first found so (in UTC without a zone)."""
+    """The topics that a source lacks, what to say of them, and since when it lacks the first (in UTC without a zone)."""
 
     source: str
     text: str
     since: dt.datetime | None
 
 
+class _Missed(NamedTuple):
+    """What the first run said of a topic that missed it, and when."""
+
+    text: str
+    since: dt.datetime | None
+
+
 def note(lake: Lake, missing: Missing) -> None:
-    """Keep what sources lack, where it is not what is known, in a lake that has mirrors."""
+    """Keep which topics sources lack, where these are not the known ones, in a lake that has mirrors."""
     if not missing or not lake.snapshot(DECISIONS.name).exists:
         return
-    noted = decisions.read(lake).newest(MISSING_TOPICS)
-    known = {name: decision.value[_TEXTS] for name, decision in noted.items()}
+    known = _missed(lake)
     decisions.append(
         lake,
         [
             Decision(MISSING_TOPICS, source, {_TEXTS: dict(texts)})
             for source, texts in missing.items()
-            if known.get(source, {}) != texts
+            if known.get(source, {}).keys() != texts.keys()
         ],
     )
 
 
+def _missed(lake: Tables) -> dict[str, dict[str, _Missed]]:
+    """By source and topic, what is missing now; a topic that was there meanwhile begins anew."""
+    missed: dict[str, dict[str, _Missed]] = {}
+    for decision in decisions.read(lake).of(MISSING_TOPICS):
+        before = missed.get(decision.subject, {})
+        missed[decision.subject] = {
+            topic: before.get(topic) or _Missed(text, decision.decided_at)
+            for topic, text in decision.value[_TEXTS].items()
+        }
+    return missed
+
+
 def listed(lake: Tables) -> list[MissingTopics]:
     """What the sources of the pipeline file lack, of the topics that it still names."""
-    noted = decisions.read(lake).newest(MISSING_TOPICS)
+    missed = _missed(lake)
     missing = []
     for source in lake.pipeline.sources:
-        if not source.enabled or source.name not in noted:
-            continue
         named = {*source.topics, source.topic_pattern}
-        texts = [text for topic, text in noted[source.name].value[_TEXTS].items() if topic in named]
-        if texts:
-            missing.append(MissingTopics(source.name, "; ".join(texts), noted[source.name].decided_at))
+        lacks = [said for topic, said in missed.get(source.name, {}).items() if topic in named]
+        if lacks and source.enabled:
+            since = min((said.since for said in lacks if said.since), default=None)
+            missing.append(MissingTopics(source.name, "; ".join(said.text for said in lacks), since))
     return missing

@@ -13,7 +13,8 @@ from ingest.bronze import kafka
 from ingest.bronze.offsets import Cluster, KafkaPlan, Look, Place, Position, plan
 from ingest.config import Pipeline, Source
 from ingest.config.model import TableRule
-from ingest.inspect import status
+from ingest.inspect import problems, status
+from ingest.lake import missing_topics
 from ingest.lake.schemas import DECISIONS
 from ingest.lake.tables import LakeReader
 from ingest.result import STAGES
@@ -94,3 +95,34 @@ def test_a_pattern_that_fits_no_topic_is_a_problem(tmp_path: Path, monkeypatch: 
     assert [r"no topic matches ordrs\..* yet: its user sees 1 topic, such as orders.1."] == [
         problem["text"] for problem in shops.problems()
     ]
+
+
+def test_what_a_broker_lacks_is_the_same_while_its_other_topics_come_and_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run that saw another number of topics noted it: `since` moved to now, and an acknowledgement ended."""
+    shops = Streamed(tmp_path, TableRule(match="shop_1.item"), stages=STAGES, topics=(), pattern=r"ordrs\..*")
+    shows(monkeypatch, "orders.1")
+    shops.say(1, "INSERT", 1, "a").run()
+    [first] = shops.problems()
+    problems.acknowledge(shops.lake, status.problems_of(shops.lake), first["id"], "known")
+    for others in (("orders.1", "orders.2"), ("stock",), ()):
+        shows(monkeypatch, *others)
+        shops.say(1, "INSERT", 2, "a").run()
+    [last] = shops.problems()
+    assert (first["since"], "known") == (last["since"], last["acknowledged"])
+
+
+def test_a_topic_is_missing_since_the_first_run_that_missed_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another topic that was missing, too, or was there again, made those that were missing before new."""
+    shops = Streamed(tmp_path, TableRule(match="shop_1.item"), stages=STAGES)
+    shows(monkeypatch, is_down=True)
+    shops.say(1, "INSERT", 1, "a").run()
+    begun, lake = [], shops.lake
+    for missing in (("orders",), ("orders", "stock"), ("stock",), ("stock", "orders"), (), ("stock",)):
+        missing_topics.note(lake, {"k": {topic: f"{topic} is missing" for topic in missing}})
+        begun += [lacks.since for lacks in missing_topics.listed(LakeReader(shops.pipeline))]
+    orders, also, stock, both, again = (since for since in begun if since is not None)
+    assert orders == also < stock == both < again
