@@ -80,9 +80,31 @@ def rows_meet(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> bool:
     if not work.keys or not (lane.moves or (pc.any(inserts).as_py() and pc.any(deletes).as_py())):
         return False
     ends, updates = pc.or_(inserts, deletes), pc.equal(op, str(Op.UPDATE))
-    if not lane.moves and not _meet(rows.filter(ends), lane, work):
-        return False  # most often: the keys of updates are not read
-    return _meet(rows.filter(pc.or_(ends, updates)), lane, work)
+    if not lane.moves:  # an update leaves no key, and the keys of updates are mostly not needed
+        places = np.flatnonzero(ends)
+        met = _meetings(rows.take(pa.array(places)), lane, work)
+        if met.in_transaction or not len(
+            _unexplained(met, places, rows.filter(updates), np.flatnonzero(updates))
+        ):
+            return met.in_transaction
+    return _meet(_meetings(rows.filter(pc.or_(ends, updates)), lane, work))
+
+
+def _unexplained(met: _Meetings, places: Numbers, updates: pa.Table, updated_at: Numbers) -> Numbers:
+    """The rows that leave and are neither what had come nor what an update in between has left, by their whole images; ``places``
+    are those of the changes that have met, ``updated_at`` those of the updates.
+    """
+    left = _differing(met)
+    leaving = {
+        "image": met.said.take(pa.array(left)),
+        "came": places[met.came[left]],
+        "leaves": places[met.leaves[left]],
+    }
+    made = pa.table({"image": updates["after"], "made": updated_at})
+    joined = pa.table({**leaving, "number": left}).join(made, "image", join_type="inner")
+    came, at, leaves = (joined[name].to_numpy() for name in ("came", "made", "leaves"))
+    explained: Numbers = joined["number"].to_numpy()[(came < at) & (at < leaves)]
+    return np.setdiff1d(left, explained)
 
 
 def another_leaves(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> bool:
@@ -102,17 +124,24 @@ def _differ(said: str | None, sent: str | None) -> bool:
 class _Meetings(NamedTuple):
     """Where a row leaves a key to which one has come before: in one transaction, or without one the next change of the key.
 
-    Of these without one: ``said`` is the image before of what leaves, ``sent`` the row that has come.
+    Of these without one: ``came`` and ``leaves`` are the numbers of the two changes, ``said`` is the image before of what leaves,
+    ``sent`` the row that has come.
     """
 
     in_transaction: bool
+    came: Numbers
+    leaves: Numbers
     said: pa.ChunkedArray
     sent: pa.ChunkedArray
 
 
-def _meet(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> bool:
-    met = _meetings(rows, lane, work)
-    return met.in_transaction or bool(pc.any(pc.fill_null(pc.not_equal(met.said, met.sent), True)).as_py())
+def _meet(met: _Meetings) -> bool:
+    return met.in_transaction or len(_differing(met)) > 0
+
+
+def _differing(met: _Meetings) -> Numbers:
+    """Which of the rows that leave without a transaction are not what had come."""
+    return np.flatnonzero(pc.fill_null(pc.not_equal(met.said, met.sent), True))
 
 
 def _meetings(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> _Meetings:
@@ -133,8 +162,9 @@ def _meetings(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> _Meetings:
     met &= transaction == transaction[came]
     is_named = transaction != _NO_TRANSACTION
     next_ones = np.flatnonzero(met & ~is_named & (came == numbers - 1))
-    said = rows["before"].take(pa.array(row[next_ones]))
-    return _Meetings(bool(np.any(met & is_named)), said, rows["after"].take(pa.array(row[next_ones - 1])))
+    came_at, leaves_at = row[next_ones - 1], row[next_ones]
+    said, sent = rows["before"].take(pa.array(leaves_at)), rows["after"].take(pa.array(came_at))
+    return _Meetings(bool(np.any(met & is_named)), came_at, leaves_at, said, sent)
 
 
 def _numbered(keys: pa.Table) -> Numbers:
