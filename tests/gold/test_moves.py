@@ -7,10 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingest.change import TableId
+from ingest.config.model import TableRule
+from ingest.gold import overtaken
 from ingest.gold.work import Books, LaneKeys, pending_lane
 from ingest.lake.books import Line
 from ingest.lake.mirrors import Era
+from ingest.run import Warm
+from tests.gold.depot import Depot
 from tests.schemas import Schemas
+from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,3 +75,25 @@ def test_rows_that_move_onto_each_other_since_their_table_was_created(
         said.row("s.t", "DELETE", id=key, v=text).row("s.t", id=key + 1, v=text)
     assert {"s.t": "done"} == said.run()
     assert [(2, "a"), (3, "b"), (4, "c")] == said.rows("s.t")
+
+
+@pytest.mark.parametrize("touched", [True, False])
+def test_the_keys_of_updates_are_read_only_where_rows_may_have_met(
+    tmp_path: Path, touched: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A third of the time of a large batch's fold was for keys that the images of updates make needless."""
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*"))
+    depot.row(id="0", n="0").run()
+    counts: list[int] = []
+    read = overtaken.keys_concerned
+    monkeypatch.setattr(
+        overtaken, "keys_concerned", lambda rows, *rest: counts.append(rows.num_rows) or read(rows, *rest)
+    )
+    depot.row(id="1", n="1")
+    depot.row("UPDATE", {"n": "1"}, id="1", n="2")
+    depot.row("UPDATE", {"n": "0"}, id="0", n="3")
+    depot.row("DELETE", id="1", n="2" if touched else "9").run()
+    assert counts == ([2] if touched else [2, 4])
+    assert [0] == [
+        row["id"] for row in depot.lake().ask_mirror("mirrors/yard/depot", "SELECT id FROM {mirror}")
+    ]
