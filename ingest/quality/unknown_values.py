@@ -12,11 +12,12 @@ from dataclasses import dataclass
 
 from ingest.change import TableId
 from ingest.config import Pipeline
-from ingest.ddl import UNREAD
+from ingest.ddl import UNREAD, Effect
 from ingest.errors import command, counted
 from ingest.fold import SchemaStep
 from ingest.lake import duck, lanes
 from ingest.lake.announced import required
+from ingest.lake.decisions import DISMISS
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import rule_for
@@ -184,7 +185,13 @@ def _of_required(
     """Columns, of those that some rows lack, that are NULL in some rows of a mirror although the source's own schema says that they are never NULL."""
     if len(subject.lanes) > 1:  # rows of other tables may lack the column
         return
-    settled = {effect.column for statement in logged if statement.decided for effect in statement.effects}
+    settled = {
+        effect.column
+        for statement in logged
+        if statement.decided and statement.source == lane.source
+        for effect in statement.effects
+        if effect.table == lane.table and _is_accepted(statement, effect)
+    }
     rejected = {column for _, table, column in _misfits(lake) if table == subject.table}
     columns = {column.name: column.column for column in subject.decided.sent}
     names = [name for name in lacking if name in columns and name not in explained | settled | rejected]
@@ -201,6 +208,12 @@ def _of_required(
                 f"at the source: {loaded_again(lake.pipeline, lane)}"
             )
             yield Metric(UNKNOWN_VALUES, rows, subject.name, column=name, detail=detail)
+
+
+def _is_accepted(statement: Statement, effect: Effect) -> bool:
+    """True if a decision on a statement accepts rows without a value in the column of an effect: one that gives a value does not."""
+    leaves = effect.action == "modify_column" or leaves_values(effect, effect.table)
+    return leaves or statement.decided == DISMISS
 
 
 def _sentence(lake: Lake, lane: CheckedLane, gap: LeftUnknown, rows: int) -> str:

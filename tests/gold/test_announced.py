@@ -245,6 +245,12 @@ def test_what_the_schema_does_not_tell_is_an_error(
     feed.row((ID, V, ("c", kind, False, default, semantic)), id=3, v="c", c=value).run(*ALL)
     assert [("c", 2.0)] == feed.unknown()
     assert [None, None] == feed.column("c")[:2]
+    [waits] = approval.listed(feed.lake)
+    approval.approve_or_dismiss(feed.lake, waits.statement.id, "approve", "compared")
+    assert (
+        []
+        == feed.row((ID, V, ("c", kind, False, default, semantic)), id=4, v="d", c=value).run(*ALL).unknown()
+    )
 
 
 def test_a_column_that_may_be_null_and_has_no_default_was_null(tmp_path: Path) -> None:
@@ -321,6 +327,21 @@ def test_rows_of_an_older_schema_are_an_error(tmp_path: Path) -> None:
     feed = Feed(tmp_path).row((ID, V), id=1, v="a").row((ID, V, c), id=2, v="b", c=9)
     feed.row((ID, V), id=3, v="c").row((ID, V, c), id=4, v="d", c=9).run(*ALL)
     assert [7, 9, None, 9] == feed.column("c")
+    assert [("c", 1.0)] == feed.unknown()
+
+
+@pytest.mark.parametrize(("table", "default"), [("u", None), ("t", 7)])
+def test_a_decision_on_another_statement_says_nothing_of_an_older_schema(
+    tmp_path: Path, table: str, default: int | None
+) -> None:
+    """A column of that name in another table, or one whose values were all known, was decided: the complaint never came."""
+    c = ("c", "int32", False, default)
+    feed = Feed(tmp_path).row((ID, V), id=1, v="a").row((ID, V, c), id=2, v="b", c=9)
+    feed.lines = [line.replace('"table":"t"', f'"table":"{table}"') for line in feed.lines]
+    feed.row((ID, V, c), id=8, v="h", c=9).run(*ALL)
+    [decided] = approval.listed(feed.lake)
+    approval.approve_or_dismiss(feed.lake, decided.statement.id, "approve", "compared")
+    feed.row((ID, V), id=3, v="c").row((ID, V, c), id=4, v="d", c=9).run(*ALL)
     assert [("c", 1.0)] == feed.unknown()
 
 
