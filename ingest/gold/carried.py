@@ -34,6 +34,7 @@ from ingest.lake.former_names import FormerNames, Move, Tenure, lanes_of, moves
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.lake.names import mirror_path
+from ingest.lake.resolve import renamed_into
 from ingest.lake.snapshots import RANK
 from ingest.lake.stamps import change_of
 from ingest.lake.tables import Row as SilverRow
@@ -42,6 +43,8 @@ from ingest.order import Order, carried_to, is_weak, loaded_sql, order_of
 ROWS, BYTES = 500, 1 << 20  # of a message, at most
 AT_ONCE = 500_000  # changes that are folded together; of more, each key's by themselves
 TOGETHER = 5_000_000  # the most of a table whose rows change their keys
+_FOLDER = "carried/"  # of the messages that are landed
+_IS_CARRIED = f"starts_with(topic, '{_FOLDER}')"
 _COLUMNS = 'op, partial, types, before, after, "transaction", event_time, order_key, keys'
 
 
@@ -62,7 +65,7 @@ class Carried:
 
     def topic(self, batch: int) -> str:
         """Where the messages lie, as their rows say it."""
-        return f"carried/{self.move.table}/{batch}{ingest_snapshot.SUFFIX}"
+        return f"{_FOLDER}{self.move.table}/{batch}{ingest_snapshot.SUFFIX}"
 
     def messages(self, batch: int) -> Iterator[bytes]:
         """The messages that are landed in a batch: a mark after which older rows are gone, and the rows."""
@@ -135,12 +138,10 @@ def due(lake: Lake, held: Iterable[Folded]) -> Iterator[Carried]:
     if not waiting:
         return
     ledger = ledgers.read(lake, lanes.with_rows(lake))
+    if not any(path in waiting for table in _renamed(ledger) for path in _mirrors(lake, table)):
+        return
     for move in moves(ledger.statements, lanes.came_between(lake)):
-        concerned = [
-            waiting[path]
-            for path in map(mirror_path, mirrors.names(lake.pipeline, move.table))
-            if path in waiting
-        ]
+        concerned = [waiting[path] for path in _mirrors(lake, move.table) if path in waiting]
         if not concerned:
             continue
         try:
@@ -153,36 +154,77 @@ def due(lake: Lake, held: Iterable[Folded]) -> Iterator[Carried]:
                 )
 
 
+def _renamed(ledger: Ledger) -> set[TableId]:
+    """The names that statements without a decision give to tables."""
+    return {
+        to
+        for statement in ledger.statements
+        if not statement.decided
+        for effect in statement.effects
+        if (to := effect.other_table) is not None and renamed_into(effect, to)
+    }
+
+
+def _mirrors(lake: Lake, table: TableId) -> list[str]:
+    return [mirror_path(name) for name in mirrors.names(lake.pipeline, table)]
+
+
 def overtaken(lake: Lake) -> Iterator[Carried | Decision]:
     """What was carried over before rows came late that belong to it, again; or that it cannot be, so that the mirror is held."""
-    newest = {
-        (decision.subject, tuple(decision.value["table"])): decision
-        for decision in decisions.read(lake).of(CARRIED)
-    }
-    late = {name: decision for name, decision in newest.items() if _is_overtaken(lake, decision)}
+    late = _late(lake, _newest_moves(lake))
     if not late:
         return
     ledger = ledgers.read(lake, lanes.with_rows(lake))
     by_name = {statement.id: statement for statement in ledger.statements}
-    for (name, table), decision in late.items():
-        tenures = tuple(Tenure(TableId(*part), low, high) for part, low, high in decision.value["tenures"])
-        if name not in by_name:
+    for decision in late:
+        if decision.subject not in by_name:
             continue  # silver was decoded again, and has no such statement any more
+        names = FormerNames(tuple(_tenures(decision)))
         try:
-            yield carried(lake, ledger, Move(by_name[name], TableId(*table), FormerNames(tenures)))
+            yield carried(
+                lake, ledger, Move(by_name[decision.subject], TableId(*decision.value["table"]), names)
+            )
         except LackingError as error:
             yield replace(decision, value={**decision.value, "landed": 0}, reason=str(error))
 
 
-def _is_overtaken(lake: Lake, decision: Decision) -> bool:
-    if not decision.value["landed"]:
-        return False
-    before = " OR ".join(
-        f"({duck.of_table(TableId(*table))} AND order_low < {duck.text(high or '~')})"
-        for table, _, high in decision.value["tenures"]
+def _newest_moves(lake: Lake) -> list[Decision]:
+    """What was carried over to each name last, as the statements stand; each move's for a table whose older states are kept."""
+    newest: dict[tuple[object, ...], Decision] = {}
+    for decision in decisions.read(lake).of(CARRIED):
+        table = TableId(*decision.value["table"])
+        name = decision.value["source"], table, decision.subject if lake.pipeline.rule(table).history else ""
+        before = newest.get(name)
+        if before is None or _tenures(decision)[-1].high >= _tenures(before)[-1].high:
+            newest[name] = decision
+    return [decision for decision in newest.values() if decision.value["landed"]]
+
+
+def _tenures(decision: Decision) -> list[Tenure]:
+    return [Tenure(TableId(*table), low, high) for table, low, high in decision.value["tenures"]]
+
+
+def _late(lake: Lake, made: Sequence[Decision]) -> list[Decision]:
+    """Those to whose rows others have come since that belong to them, by the books.
+
+    What comes now without a place in the stream is of a load that was read after the statement.
+    """
+    if not made:
+        return []
+    spans = duck.listed(
+        (number, decision.value["source"], *table, low, high or "~", decision.value["until"], int(is_first))
+        for number, decision in enumerate(made)
+        for is_first, (table, low, high) in _with_first(_tenures(decision))
     )
-    of_source = f"source = {duck.text(decision.value['source'])} AND batch > {decision.value['until']}"
-    return bool(lake.ask(f"SELECT 1 FROM {{books}} WHERE {of_source} AND changes > 0 AND ({before}) LIMIT 1"))
+    same = duck.same(("source", "database", "schema", "table"), "b", "s")
+    rows = lake.ask(
+        f"""SELECT DISTINCT s.number FROM {{books}} AS b
+        JOIN (VALUES {spans}) AS s(number, source, "database", "schema", "table", low, high, until, is_first)
+        ON {same} AND b.batch > s.until AND b.order_low < s.high AND b.order_high > s.low
+        WHERE b.changes > 0 AND b.batch > {min(decision.value["until"] for decision in made)}
+        AND NOT {loaded_sql("b.order_high")} AND (s.is_first = 1 OR NOT {_IS_CARRIED}) ORDER BY s.number"""
+    )
+    return [made[row["number"]] for row in rows]
 
 
 def carried(lake: Lake, ledger: Ledger, move: Move) -> Carried:
@@ -313,12 +355,17 @@ def _refuse_lost(lake: Lake, move: Move, until: int) -> None:
             )
 
 
+def _with_first(tenures: Sequence[Tenure]) -> list[tuple[bool, Tenure]]:
+    """The tenures, and whether each is the first one, in which rows may have been carried over from an older table."""
+    return [(number == 0, tenure) for number, tenure in enumerate(tenures)]
+
+
 def _where(move: Move, until: int) -> str:
-    """The condition of the table's changes."""
+    """The condition of the table's changes; what was carried over into a later tenure came in an earlier one."""
     parts = [
         f"({duck.of_lane(move.statement.source, tenure.table)} AND order_key > {duck.text(tenure.low)} "
-        f"AND order_key < {duck.text(tenure.high or '~')})"
-        for tenure in move.rows.tenures
+        f"AND order_key < {duck.text(tenure.high or '~')}{'' if is_first else f' AND NOT {_IS_CARRIED}'})"
+        for is_first, tenure in _with_first(move.rows.tenures)
     ]
     return f"batch <= {until} AND ({' OR '.join(parts)})"
 

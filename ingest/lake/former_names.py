@@ -6,7 +6,7 @@ table. What the messages hold of a table is therefore what came of each of its n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -56,6 +56,7 @@ class _Names:
 
     source: str
     came: Came
+    renamed: Collection[TableId]  # the tables whose rows some statement moves
     tables: dict[TableId, FormerNames] = field(default_factory=dict)
     gone: set[TableId] = field(default_factory=set)
 
@@ -92,8 +93,8 @@ class _Names:
         if effect.action in LEAVES_NAME:
             self._leave(table)
         elif effect.action == "create_table" and note == "if-not-exists":
-            is_new = table in self.gone or not self.came(self.source, table, "", statement.order)
-            if is_new and table not in self.tables:
+            asks = table not in self.tables and table in self.renamed
+            if asks and (table in self.gone or not self.came(self.source, table, "", statement.order)):
                 self._give(table, FormerNames((Tenure(table, statement.order),)))
         elif effect.action == "create_table":
             lacks = (
@@ -131,14 +132,28 @@ def moves(statements: Iterable[Statement], came: Came) -> list[Move]:
         statements: the ledger's, in order, as `ingest.lake.resolve.resolved` gives them.
         came: whether a table may have sent rows between two places.
     """
+    statements = list(statements)
+    renamed = _renamed(statements)
     names: dict[str, _Names] = {}
     made: list[Move] = []
     for statement in statements:
         if statement.decided == DISMISS:
             continue
-        of_source = names.setdefault(statement.source, _Names(statement.source, came))
+        of_source = names.setdefault(statement.source, _Names(statement.source, came, renamed))
         made += (move for move in of_source.take(statement) if not statement.decided)
     return made
+
+
+def _renamed(statements: Iterable[Statement]) -> set[TableId]:
+    """The names that a statement takes from a table or gives to it: of others nobody asks where their rows begin."""
+    effects = (effect for statement in statements for effect in statement.effects)
+    return {
+        table
+        for effect in effects
+        if effect.action in ("rename_table", "swap_table")
+        for table in (effect.table, effect.other_table)
+        if table is not None
+    }
 
 
 def lanes_of(source: str, rows: FormerNames) -> list[LaneId]:

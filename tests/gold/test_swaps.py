@@ -10,12 +10,17 @@ import pytest
 
 from ingest import run as running
 from ingest.bronze import own
+from ingest.change import TableId
 from ingest.config.model import TableRule
+from ingest.ddl import Effect
 from ingest.erase.plan import plan
 from ingest.erase.remove import erase
 from ingest.gold import carried
 from ingest.gold.explain import explain
 from ingest.gold.rebuild import rebuild
+from ingest.lake.former_names import moves
+from ingest.lake.lake import Lake
+from ingest.lake.logged_statements import Statement
 from ingest.run import Warm
 from tests.gold.test_late_renames import Yard
 from tests.unstarted import unstarted
@@ -425,3 +430,66 @@ def test_the_story_of_a_row_that_was_carried_over(tmp_path: Path) -> None:
     assert [("carried over", "carried over from yard.annex", ())] == [
         (event.note, event.sequence, event.remarks) for event in story.events
     ]
+
+
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The queries that are asked from now on."""
+    queries: list[str] = []
+    ask = Lake.ask
+
+    def noted(lake: Lake, query: str) -> list[dict[str, Any]]:
+        queries.append(query)
+        return ask(lake, query)
+
+    monkeypatch.setattr(Lake, "ask", noted)
+    return queries
+
+
+def test_what_was_carried_over_costs_each_run_one_query(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each swap ever carried over cost one, in each pass."""
+    yard = yard_of(tmp_path)
+    play(yard, SCRIPTS["swapped and back"][0], cut=False)
+    lake, queries = yard.lake(), asked(monkeypatch)
+    decisions = lake.ask("SELECT count(*) AS n FROM {decisions} WHERE kind = 'carried'")[0]["n"]
+    assert decisions >= 4
+    queries.clear()
+    assert [] == list(carried.overtaken(lake))
+    assert 1 == len([query for query in queries if "{books}" in query])
+
+
+def test_a_mirror_that_is_held_for_something_else_asks_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connector's snapshot prints a CREATE IF NOT EXISTS of each table, and each was looked for among all changes."""
+    yard = yard_of(tmp_path)
+    for at in range(5):
+        created(f"hall{at}", 1 + at)(yard)
+    for at in range(5):
+        row(f"hall{at}", 10 + at, 1)(yard)
+        yard.stated(20 + at, f"CREATE TABLE IF NOT EXISTS hall{at} (id INT PRIMARY KEY, n INT)")
+    row("hall", 30, 1)(yard).stated(40, "ALTER TABLE hall TRUNCATE PARTITION p1")
+    held = [mirror for mirror in yard.result().mirrors if mirror.state == "held"]
+    lake, queries = yard.lake(), asked(monkeypatch)
+    list(carried.due(lake, held))
+    assert [] == [query for query in queries if "routed_out" in query and "changes.change" in query]
+
+
+def test_where_rows_begin_is_asked_of_renamed_tables_only() -> None:
+    """Of all other tables the answer changes nothing."""
+    tables = [TableId("yard", None, f"hall{at}") for at in range(3)]
+    effects = [(Effect("create_table", table, note="if-not-exists"),) for table in tables]
+    effects.append((Effect("rename_table", tables[0], to=TableId("yard", None, "annex")),))
+    statements = [
+        Statement(str(at), "s", tables[0], 1, f"1011{at}", "", "other", said)
+        for at, said in enumerate(effects)
+    ]
+    looked: list[TableId] = []
+
+    def came(_source: str, table: TableId, *_span: object) -> bool:
+        looked.append(table)
+        return True
+
+    assert 1 == len(moves(statements, came))
+    assert tables[:1] == looked
