@@ -16,6 +16,7 @@ from typing import Any
 
 import orjson
 
+from ingest import types
 from ingest.change import Op, TableId
 from ingest.config import Pipeline
 from ingest.errors import command, counted
@@ -42,7 +43,9 @@ from ingest.order import Order, carried_to, is_weak, loaded_sql, order_of
 
 ROWS, BYTES = 500, 1 << 20  # of a message, at most
 AT_ONCE = 500_000  # changes that are folded together; of more, each key's by themselves
-TOGETHER = 5_000_000  # the most of a table whose rows change their keys
+# The most changes of a table: what they leave is held in the memory of the run's process, about a kilobyte each.
+TOGETHER = 1_000_000  # if all are held at once
+APART = 2_000_000  # if each key's are folded by themselves
 _FOLDER = "carried/"  # of the messages that are landed
 _IS_CARRIED = f"starts_with(topic, '{_FOLDER}')"
 _COLUMNS = 'op, partial, types, before, after, "transaction", event_time, order_key, keys'
@@ -250,20 +253,20 @@ def carried(lake: Lake, ledger: Ledger, move: Move) -> Carried:
     rows = tuple(_rows(lake, move, told, keys, placed))
     if not all(row.complete for row in rows):
         raise LackingError("some of its rows came in part only")
-    types = dict(told.types)
+    kinds = dict(told.types)
     for name in chain.from_iterable(row.values for row in rows):
-        types.setdefault(name, "unknown")
+        kinds.setdefault(name, "unknown")
     named = {name for row in rows for name in row.values}
-    sent = {name: kind for name, kind in types.items() if name in named or name in keys}
+    sent = {name: kind for name, kind in kinds.items() if name in named or name in keys}
     retyped = {step.column: step.type for step in placed if step.action == "retype_column" and step.type}
     return Carried(move, rows, keys, _newest(sent, retyped, told), until)
 
 
-def _newest(types: Mapping[str, str], retyped: Mapping[str, str], told: _Told) -> dict[str, str]:
+def _newest(kinds: Mapping[str, str], retyped: Mapping[str, str], told: _Told) -> dict[str, str]:
     """The types of columns; of one that no row has shown since a statement changed it, that of the statement."""
     return {
         name: kind if name in told.newest or name not in retyped else retyped[name]
-        for name, kind in types.items()
+        for name, kind in kinds.items()
     }
 
 
@@ -390,16 +393,16 @@ def _told(lake: Lake, move: Move, until: int) -> _Told:
         bool_or(op = 'update' AND before IS NOT NULL) AS moves FROM {{changes.change}}
         WHERE op <> 'truncate' AND {where} GROUP BY keys, types ORDER BY max(order_key)"""
     )
-    types: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for span in spans:
         sent = json.loads(span["types"] or "{}")
-        types = merged_columns(types, sent) | {name: kind for name, kind in sent.items() if kind != "unknown"}
+        kinds = merged_columns(kinds, sent) | {name: kind for name, kind in sent.items() if kind != "unknown"}
     keys = {tuple(json.loads(span["keys"] or "[]")) for span in spans}
     newest = frozenset(json.loads(spans[-1]["types"] or "{}")) if spans else frozenset[str]()
     return _Told(
         sum(span["n"] for span in spans),
         tuple(sorted(keys)),
-        types,
+        kinds,
         newest,
         any(span["moves"] for span in spans),
     )
@@ -452,9 +455,10 @@ def _rows(
         LackingError: a change has no usable key, or there are too many to fold.
     """
     query = f"SELECT {_COLUMNS} FROM {{changes.change}} WHERE {_where(move, lake.decoded())}"
-    if told.count > (AT_ONCE if keys and not told.moves else TOGETHER):
-        if told.moves or not keys:
-            raise LackingError(f"its {counted(told.count, 'change')} are too many to fold at once")
+    is_apart = told.count > AT_ONCE and not told.moves and _are_keys_by_text(lake, query, told, keys)
+    if told.count > (APART if is_apart else TOGETHER):
+        raise LackingError(f"its {counted(told.count, 'change')} are too many to fold at once")
+    if is_apart:
         yield from _key_by_key(lake, query, told, keys, placed)
         return
     events = _events(lake.ask(query))
@@ -480,6 +484,22 @@ def _folded(events: Iterable[Placed | SchemaStep], told: _Told, keys: tuple[str,
             raise LackingError("a row was changed that no message had brought")
         met.update(keys_met)
     return list(table.rows.values())
+
+
+def _are_keys_by_text(lake: Lake, query: str, told: _Told, keys: tuple[str, ...]) -> bool:
+    """True if two keys are one only where their texts are equal: ``1.0`` and ``1`` are one decimal number."""
+    kinds = {name: told.types.get(name, "unknown") for name in keys}
+    spelt = [name for name, kind in kinds.items() if not _is_text(kind)]
+    if not keys or any(types.family(kinds[name]) != "integer" for name in spelt):
+        return False
+    images = [duck.member(image, name) for name in spelt for image in ("after", "before")]
+    odd = " OR ".join(f"NOT regexp_full_match({cell}, '0|-?[1-9][0-9]*')" for cell in images)
+    return not odd or not lake.ask(f"SELECT 1 FROM ({query}) AS c WHERE {odd} LIMIT 1")
+
+
+def _is_text(kind: str) -> bool:
+    """True if each text of a type is a value of its own."""
+    return types.family(kind) is None or types.delta(kind) == "STRING"
 
 
 def _key_by_key(

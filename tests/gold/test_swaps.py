@@ -493,3 +493,38 @@ def test_where_rows_begin_is_asked_of_renamed_tables_only() -> None:
 
     assert 1 == len(moves(statements, came))
     assert tables[:1] == looked
+
+
+@pytest.mark.parametrize(("is_known", "limit"), [(True, "APART"), (False, "TOGETHER")])
+def test_a_table_that_is_too_large_to_fold(
+    tmp_path: Path, is_known: bool, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run would die for want of memory, in each attempt."""
+    monkeypatch.setattr(carried, "AT_ONCE", 0)
+    monkeypatch.setattr(carried, limit, 1)
+    yard = yard_of(tmp_path)
+    moved = [] if is_known else [changed("UPDATE", "annex", 130, ["id"], {"id": "6"}, id="8", n="7")]
+    script = [row("hall", 10, 1), *NIGHT[:3], *moved, *NIGHT[3:]]
+    message = play(yard, script, cut=False)["yard.hall"]
+    assert f"its {2 + len(moved)} changes are too many to fold at once" in message
+
+
+@pytest.mark.parametrize(("kind", "spellings"), [("decimal(4,1)", ("1.0", "1")), ("int", ("1", "01"))])
+def test_a_key_in_two_spellings(
+    tmp_path: Path, kind: str, spellings: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that was deleted under another spelling of its key would live."""
+    monkeypatch.setattr(carried, "AT_ONCE", 0)
+    yard = yard_of(tmp_path)
+    row("hall", 10, 1)(yard).stated(100, f"CREATE TABLE annex (id {kind} PRIMARY KEY, n INT)")
+    for at, said_as, text in (
+        (110, "INSERT", spellings[0]),
+        (120, "DELETE", spellings[1]),
+        (130, "INSERT", "5"),
+    ):
+        yard.say(
+            at, table="annex", isDdl=False, type=said_as, data=[{"id": text, "n": "7"}], mysqlType={"id": kind, "n": "int"},
+            old=None, pkNames=["id"], sql="",
+        )  # fmt: skip
+    assert {} == play(yard, [said(200, SWAP)], cut=False)
+    assert [5] == yard.keys("hall")
