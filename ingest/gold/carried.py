@@ -28,7 +28,7 @@ from ingest.gold.ledger import Ledger
 from ingest.gold.policy import APPLIED, Subject
 from ingest.gold.results import Folded
 from ingest.gold.steps import steps as schema_steps
-from ingest.lake import condensed, decisions, duck, lanes, mirrors
+from ingest.lake import condensed, decisions, duck, epochs, lanes, mirrors
 from ingest.lake.books import merged_columns
 from ingest.lake.decisions import ACCEPT_GAP, CARRIED, Decision
 from ingest.lake.former_names import FormerNames, Move, Tenure, lanes_of, moves
@@ -36,7 +36,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.lake.names import mirror_path
 from ingest.lake.resolve import renamed_into
-from ingest.lake.snapshots import RANK
+from ingest.lake.snapshots import RANK, read_sql
 from ingest.lake.stamps import change_of
 from ingest.lake.tables import Row as SilverRow
 from ingest.order import Order, carried_to, is_weak, loaded_sql, order_of
@@ -240,6 +240,7 @@ def carried(lake: Lake, ledger: Ledger, move: Move) -> Carried:
     if move.rows.lacks:
         raise LackingError(move.rows.lacks)
     move = move._replace(rows=_begun(lake, move))
+    _refuse_unplaced(lake, move)
     _refuse_lost(lake, move, until)
     told = _told(lake, move, until)
     subject = Subject(move.table, "evolve", told.types)
@@ -306,6 +307,33 @@ def _begun(lake: Lake, move: Move) -> FormerNames:
     if begun["loaded"]:
         return rows
     raise LackingError(f"no message shows that {first.table} was created, emptied or loaded")
+
+
+def _refuse_unplaced(lake: Lake, move: Move) -> None:
+    """Refuse rows that could not be placed right after their statement, before all that came after it.
+
+    Raises:
+        LackingError: the statement's place does not say what came after it.
+    """
+    statement = move.statement
+    source = lake.pipeline.by_source.get(statement.source)
+    if source is not None and source.options.order_by == "event_time":
+        raise LackingError(
+            f"source {statement.source} is ordered by time, and one time may have rows before and after"
+        )
+    newest = len(epochs.read(lake).starts.get(statement.source, ()))
+    if order_of(statement.order).epoch != newest:
+        raise LackingError(f"an epoch of source {statement.source} has begun since")
+    if is_weak(statement.order):
+        return
+    place = order_of(statement.order).sequence
+    tables = dict.fromkeys((move.table, *(tenure.table for tenure in move.rows.tenures)))
+    [sent] = lake.ask(
+        f"""SELECT max(order_key) AS high FROM {{changes.change}} WHERE source = {duck.text(statement.source)}
+        AND ({" OR ".join(f"({duck.of_table(table)})" for table in tables)}) AND NOT {read_sql()} AND NOT {loaded_sql("order_key")}"""
+    )
+    if len(place) == 1 and sent["high"] and len(order_of(sent["high"]).sequence) > 1:
+        raise LackingError("the statement has no exact position")
 
 
 def _refuse_lost(lake: Lake, move: Move, until: int) -> None:

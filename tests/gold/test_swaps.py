@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -18,9 +19,11 @@ from ingest.erase.remove import erase
 from ingest.gold import carried
 from ingest.gold.explain import explain
 from ingest.gold.rebuild import rebuild
+from ingest.lake.epochs import record_start
 from ingest.lake.former_names import moves
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
+from ingest.lake.starts import Start
 from ingest.run import Warm
 from tests.gold.test_late_renames import Yard
 from tests.unstarted import unstarted
@@ -528,3 +531,65 @@ def test_a_key_in_two_spellings(
         )  # fmt: skip
     assert {} == play(yard, [said(200, SWAP)], cut=False)
     assert [5] == yard.keys("hall")
+
+
+class ByTime(Yard):
+    """A source that is ordered by its clock."""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        made = super().pipeline
+        options = replace(made.sources[0].options, order_by="event_time")
+        return replace(made, sources=(replace(made.sources[0], options=options),))
+
+
+class Oms(Yard):
+    """A dialect whose statements have no position but that of the row before them in their file."""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        made = super().pipeline
+        return replace(made, sources=(replace(made.sources[0], format="oms-default"),))
+
+    def say(self, at: int = 0, **members: Any) -> Yard:
+        self.number += 10
+        second = 1714521600 + at // 10
+        meta = {
+            "dbType": "MYSQL",
+            "db": "yard",
+            "table_name": members["table"],
+            "record_primary_key": "id",
+            "timestamp": str(second),
+        }
+        is_ddl = members["isDdl"]
+        meta |= {"storeDataSequence": None if is_ddl else int(f"{second}{1 + at % 10:05d}")}
+        row = {"ddl": members["sql"]} if is_ddl else members["data"][0]
+        self.messages.append(
+            json.dumps({"postStruct": row, "allMetaData": meta, "recordType": members["type"]})
+        )
+        return self
+
+
+def test_a_source_that_is_ordered_by_time(tmp_path: Path) -> None:
+    """Rows of the statement's second would be wiped by the mark before those that are carried over."""
+    yard = ByTime(unstarted(), tmp_path, Warm(), TableRule("yard.*"))
+    script = [row("hall", 10, 1), *NIGHT[:4], row("hall", 200, 7)]
+    assert "is ordered by time" in play(yard, script, cut=False)["yard.hall"]
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_statement_with_no_more_than_a_second(tmp_path: Path, cut: bool) -> None:
+    """A row of the same second stood before the mark that empties the table, which wiped it."""
+    yard = Oms(unstarted(), tmp_path, Warm(), TableRule("yard.*"))
+    held = play(yard, [row("hall", 10, 1), *NIGHT[:4], row("hall", 205, 7)], cut=cut)
+    assert cut == ("the statement has no exact position" in held.get("yard.hall", ""))
+    assert cut or [5, 6, 7] == yard.keys("hall")
+
+
+def test_an_epoch_that_has_begun_since_the_statement(tmp_path: Path) -> None:
+    """Rows that land now would be of the new epoch, after all that its messages say."""
+    yard = yard_of(tmp_path)
+    play(yard, [row("hall", 10, 1), *NIGHT], cut=False)
+    record_start(yard.lake(), "s", Start(99), "failover")
+    held = play(yard, [row("annex", 115, 8), row("hall", 230, 9)], cut=False)
+    assert "an epoch of source s has begun since" in held["yard.hall"]
