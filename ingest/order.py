@@ -323,6 +323,12 @@ def loaded_sql(order_key: str) -> str:
     return f"starts_with(substr({order_key}, 2 + {_mark_sql(order_key, '1')}), '{number_key(0)}')"
 
 
+def arrival_sql(order_key: str) -> str:
+    """SQL for the arrival in an order key, in its written form."""
+    place = f"split_part({order_key}, '{_END}', 2)"
+    return f"substr({place}, 2 + {_mark_sql(place, '1')})"
+
+
 def stream_sql(order_key: str) -> str:
     """SQL for the part of an order key after epoch and phase: its place in the stream, also if its row was loaded."""
     return f"substr({order_key}, {_head_sql(order_key)} + 1)"

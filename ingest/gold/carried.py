@@ -39,7 +39,7 @@ from ingest.lake.resolve import renamed_into
 from ingest.lake.snapshots import RANK, read_sql
 from ingest.lake.stamps import change_of
 from ingest.lake.tables import Row as SilverRow
-from ingest.order import Order, carried_to, is_weak, loaded_sql, order_of
+from ingest.order import Order, arrival_key, arrival_sql, carried_to, is_weak, loaded_sql, order_of
 
 ROWS, BYTES = 500, 1 << 20  # of a message, at most
 AT_ONCE = 500_000  # changes that are folded together; of more, each key's by themselves
@@ -300,7 +300,8 @@ def _begun(lake: Lake, move: Move) -> FormerNames:
     )
     [begun] = lake.ask(
         f"""SELECT max(order_key) FILTER (op = 'truncate') AS emptied,
-        bool_or(op = 'read' OR {loaded_sql("order_key")}) AS loaded FROM {{changes.change}} WHERE {of_lane}"""
+        bool_or((op = 'read' AND NOT {loaded_sql("order_key")}) OR {_is_loaded_within(first)}) AS loaded
+        FROM {{changes.change}} WHERE {of_lane}"""
     )
     if begun["emptied"]:
         return replace(rows, tenures=(first._replace(low=begun["emptied"]), *rows.tenures[1:]))
@@ -395,10 +396,17 @@ def _where(move: Move, until: int) -> str:
     """The condition of the table's changes; what was carried over into a later tenure came in an earlier one."""
     parts = [
         f"({duck.of_lane(move.statement.source, tenure.table)} AND order_key > {duck.text(tenure.low)} "
-        f"AND order_key < {duck.text(tenure.high or '~')}{'' if is_first else f' AND NOT {_IS_CARRIED}'})"
+        f"AND order_key < {duck.text(tenure.high or '~')} AND (NOT {loaded_sql('order_key')} OR {_is_loaded_within(tenure)}){'' if is_first else f' AND NOT {_IS_CARRIED}'})"
         for is_first, tenure in _with_first(move.rows.tenures)
     ]
     return f"batch <= {until} AND ({' OR '.join(parts)})"
+
+
+def _is_loaded_within(tenure: Tenure) -> str:
+    """The condition of rows of a full load that arrived in a tenure: later ones are of the next table of that name."""
+    arrived = arrival_sql("order_key")
+    low, high = (arrival_key(order_of(place).arrival) if place else "" for place in (tenure.low, tenure.high))
+    return f"({loaded_sql('order_key')} AND {arrived} > {duck.text(low)} AND {arrived} < {duck.text(high or '~')})"
 
 
 def _told(lake: Lake, move: Move, until: int) -> _Told:
@@ -408,13 +416,9 @@ def _told(lake: Lake, move: Move, until: int) -> _Told:
         LackingError: rows of a full load have no place among the statements.
     """
     where = _where(move, until)
-    first = move.rows.tenures[0]
-    if first.low:
-        loads = f"{duck.of_lane(move.statement.source, first.table)} AND {loaded_sql('order_key')}"
-        [loaded] = lake.ask(
-            f"SELECT max(order_key) AS last FROM {{changes.change}} WHERE {loads} AND op <> 'truncate'"
-        )
-        if loaded["last"] and order_of(loaded["last"]).arrival > order_of(first.low).arrival:
+    for tenure in move.rows.tenures:
+        loads = f"{duck.of_lane(move.statement.source, tenure.table)} AND op <> 'truncate' AND {_is_loaded_within(tenure)}"
+        if tenure.low and lake.ask(f"SELECT 1 FROM {{changes.change}} WHERE {loads} LIMIT 1"):
             raise LackingError("rows of its full load have no place in the stream")
     spans = lake.ask(
         f"""SELECT keys, types, count(*) AS n, max(order_key) AS high,

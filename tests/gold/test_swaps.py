@@ -593,3 +593,39 @@ def test_an_epoch_that_has_begun_since_the_statement(tmp_path: Path) -> None:
     record_start(yard.lake(), "s", Start(99), "failover")
     held = play(yard, [row("annex", 115, 8), row("hall", 230, 9)], cut=False)
     assert "an epoch of source s has begun since" in held["yard.hall"]
+
+
+def loaded(table: str, key: int) -> Say:
+    """A row of a full load, which has no place in the stream."""
+
+    def say(yard: Yard) -> Yard:
+        yard.say(
+            1, id=None, table=table, isDdl=False, type="INIT", data=[{"id": str(key), "n": "7"}],
+            mysqlType={"id": "int", "n": "int"}, old=None, pkNames=["id"], sql="",
+        )  # fmt: skip
+        return yard
+
+    return say
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_rows_of_a_load_that_began_after_the_rename(tmp_path: Path, cut: bool) -> None:
+    """They are of the next table of that name, and were carried over with those of the one before."""
+    yard = yard_of(tmp_path)
+    first = [loaded("hall", 1), loaded("annex", 5), row("annex", 110, 6)]
+    script = [*first, said(200, SWAP), loaded("annex", 8), row("hall", 210, 7)]
+    assert {} == play(yard, script, cut=cut)
+    assert [5, 6, 7] == yard.keys("hall")
+
+
+def test_rows_of_a_load_within_a_later_name(tmp_path: Path) -> None:
+    """They may be the table's, and were left out in silence."""
+    yard = yard_of(tmp_path)
+    first = [
+        row("hall", 1, 1),
+        created("attic", 10),
+        row("attic", 20, 5),
+        said(30, "RENAME TABLE attic TO annex"),
+    ]
+    held = play(yard, [*first, loaded("annex", 6), said(200, SWAP), row("hall", 210, 7)], cut=False)
+    assert "rows of its full load have no place in the stream" in held["yard.hall"]
