@@ -30,11 +30,12 @@ from ingest.gold.results import Folded
 from ingest.gold.steps import steps as schema_steps
 from ingest.lake import condensed, decisions, duck, epochs, lanes, mirrors
 from ingest.lake.books import merged_columns
-from ingest.lake.decisions import ACCEPT_GAP, CARRIED, Decision
+from ingest.lake.decisions import ACCEPT_GAP, CARRIED, DISMISS, Decision
 from ingest.lake.former_names import FormerNames, Move, Tenure, lanes_of, moves
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.lake.names import mirror_path
+from ingest.lake.rejects import open_sql
 from ingest.lake.resolve import renamed_into
 from ingest.lake.snapshots import RANK, read_sql
 from ingest.lake.stamps import change_of
@@ -184,9 +185,8 @@ def overtaken(lake: Lake) -> Iterator[Carried | Decision]:
             continue  # silver was decoded again, and has no such statement any more
         names = FormerNames(tuple(_tenures(decision)))
         try:
-            yield carried(
-                lake, ledger, Move(by_name[decision.subject], TableId(*decision.value["table"]), names)
-            )
+            move = Move(by_name[decision.subject], TableId(*decision.value["table"]), names)
+            yield carried(lake, ledger, move, decision.value["until"])
         except LackingError as error:
             yield replace(decision, value={**decision.value, "landed": 0}, reason=str(error))
 
@@ -230,8 +230,14 @@ def _late(lake: Lake, made: Sequence[Decision]) -> list[Decision]:
     return [made[row["number"]] for row in rows]
 
 
-def carried(lake: Lake, ledger: Ledger, move: Move) -> Carried:
+def carried(lake: Lake, ledger: Ledger, move: Move, since: int = 0) -> Carried:
     """The rows that a table had when it got another name.
+
+    Args:
+        lake: the lake, decoded.
+        ledger: its statements.
+        move: the RENAME.
+        since: the last batch of which rows were carried over before.
 
     Raises:
         LackingError: silver does not hold all of them.
@@ -241,7 +247,7 @@ def carried(lake: Lake, ledger: Ledger, move: Move) -> Carried:
         raise LackingError(move.rows.lacks)
     move = move._replace(rows=_begun(lake, move))
     _refuse_unplaced(lake, move)
-    _refuse_lost(lake, move, until)
+    _refuse_lost(lake, move, until, since)
     told = _told(lake, move, until)
     subject = Subject(move.table, "evolve", told.types)
     spoken = list(_spoken(ledger, move))
@@ -337,28 +343,44 @@ def _refuse_unplaced(lake: Lake, move: Move) -> None:
         raise LackingError("the statement has no exact position")
 
 
-def _refuse_lost(lake: Lake, move: Move, until: int) -> None:
-    """Refuse rows of which silver may lack some.
+def _batch(place: str) -> int:
+    """The batch in which a statement arrived; 0 for no place."""
+    arrival = order_of(place).arrival if place else ()
+    return arrival[0] if arrival else 0
+
+
+def _is_booked_within(tenure: Tenure) -> str:
+    """The condition of the books' lines that may have rows of a tenure, or such as were left out, which have no place."""
+    within = f"order_low < {duck.text(tenure.high or '~')} AND order_high > {duck.text(tenure.low)}"
+    left_out = f"routed_out > 0 AND batch >= {_batch(tenure.low)}"
+    return f"({duck.of_table(tenure.table)} AND ((changes > 0 AND {within}) OR ({left_out})))"
+
+
+def _refuse_lost(lake: Lake, move: Move, until: int, since: int) -> None:
+    """Refuse rows of which silver may lack some; what was known up to batch ``since`` was looked at before.
 
     Raises:
         LackingError: it may.
     """
     statement, tenures = move.statement, move.rows.tenures
     of_source = f"source = {duck.text(statement.source)}"
-    tables = " OR ".join(f"({duck.of_table(tenure.table)})" for tenure in tenures)
     begins = [tenure.low for tenure in tenures if tenure.low]
     if any(order_of(place).epoch != order_of(statement.order).epoch for place in begins):
         raise LackingError("its history is in two epochs of the source")
+    stream = f'CASE WHEN NOT {read_sql()} THEN (topic, "partition") END'
     [seen] = lake.ask(
-        f"""SELECT min(batch) AS first, coalesce(sum(routed_out), 0) AS out, count(DISTINCT (topic, "partition")) AS streams,
-        min(topic) AS topic, min("partition") AS part
-        FROM {{books}} WHERE {of_source} AND ({tables}) AND batch <= {until} AND (changes > 0 OR routed_out > 0)"""
+        f"""SELECT min(batch) AS first, coalesce(sum(routed_out) FILTER (batch > {since}), 0) AS out,
+        count(DISTINCT {stream}) AS streams, min(topic) FILTER (NOT {read_sql()}) AS topic,
+        min("partition") FILTER (NOT {read_sql()}) AS part
+        FROM {{books}} WHERE {of_source} AND ({" OR ".join(map(_is_booked_within, tenures))}) AND batch <= {until}"""
     )
     if seen["out"]:
         raise LackingError("the pipeline file has excluded its rows")
-    first = min(statement.batch, seen["first"] or statement.batch)
+    begun = min(_batch(tenures[0].low) or statement.batch, seen["first"] or statement.batch)
+    first = max(begun, since + 1)
     rejects = lake.ask(
-        f"SELECT 1 FROM {{rejects}} WHERE {of_source} AND kind = 'message' AND batch BETWEEN {first} AND {until} LIMIT 1"
+        f"""SELECT 1 FROM ({open_sql(lake)}) AS o WHERE {of_source} AND kind = 'message' AND NOT {_IS_CARRIED}
+        AND batch BETWEEN {first} AND {until} LIMIT 1"""
     )
     if rejects:
         typed = command("rejects", lake.pipeline.file)
@@ -445,7 +467,8 @@ def _spoken(ledger: Ledger, move: Move) -> Iterator[Statement]:
     for tenure in move.rows.tenures:
         for statement in ledger.statements:
             inside = tenure.low <= statement.order and statement.order < (tenure.high or "~")
-            if statement.source != move.statement.source or not inside:
+            is_of_lane = statement.source == move.statement.source and statement.decided != DISMISS
+            if not is_of_lane or not inside:
                 continue
             effects = tuple(
                 replace(effect, table=move.table)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ingest.change import LaneId, TableId
 from ingest.ddl import Effect
-from ingest.lake.decisions import DISMISS
+from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement, touched
 from ingest.lake.resolve import DOUBTED, LEAVES_NAME, UNSEEN, Came, is_copy, leaves_open, renamed_into
 
@@ -66,7 +66,7 @@ class _Names:
     def take(self, statement: Statement) -> Iterator[Move]:
         """Follow one statement; the moves that it makes."""
         before = dict(self.tables)
-        for table in statement.tables if statement.kind == "unknown" else ():
+        for table in statement.tables if statement.kind == "unknown" and not _is_approved(statement) else ():
             self._doubt(table, statement)
         for effect in statement.effects:
             if effect.action == "rename_table" and (to := effect.other_table) is not None:
@@ -105,6 +105,8 @@ class _Names:
                 self._doubt(table, statement)
         elif effect.action == "truncate":
             self._give(table, FormerNames((Tenure(table, statement.order),)))
+        elif effect.action == "unread" and _is_approved(statement):
+            return
         elif effect.action in _UNFOLLOWED or any(leaves_open(effect, name) for name in touched(effect)):
             self._doubt(table, statement)
 
@@ -123,6 +125,11 @@ class _Names:
     def _doubt(self, table: TableId, statement: Statement) -> None:
         lacks = f"no message shows what {statement.said[:120]!r} did to its rows"
         self.tables[table] = replace(self.of(table), lacks=lacks)
+
+
+def _is_approved(statement: Statement) -> bool:
+    """True if the operator knows that a statement, which could not be read, does nothing to rows."""
+    return statement.decided == APPROVE
 
 
 def moves(statements: Iterable[Statement], came: Came) -> list[Move]:
