@@ -22,7 +22,7 @@ import msgspec
 
 from ingest import types, values
 from ingest.change import Change, ColumnSchema, Image, Op, TableId
-from ingest.config.model import MASK_SECRET, MASKED_TO_TEXT, Pipeline, TableRule
+from ingest.config.model import MASK_SECRET, MASKED_BY_SECRET, MASKED_TO_TEXT, Pipeline, TableRule
 from ingest.ddl import COMPUTED, ColumnDefinition, Ddl, Effect
 from ingest.ddl.tokens import Token, Unread, grammar_of, tokens
 from ingest.errors import ConfigError, Undecodable
@@ -43,7 +43,7 @@ _OFTEN = 50_000  # values whose masks are remembered
 _SHORT = 2 * LAST  # a text shorter than this shows none of them
 _QUOTED = re.compile(r"['\"`].*['\"`]", re.DOTALL)  # from the first quote to the last: a value may hold some
 _PLAIN_DETAILS = frozenset(
-    "bad-json bad-unicode bad-utf8 bad-container cut-record encrypted images-differ key-dropped masked-key "
+    "bad-json bad-unicode bad-utf8 bad-container cut-record encrypted images-differ key-dropped masked-key other-masks "
     "missing-member no-image no-rows no-table not-this-format record-too-large statement-binlog too-deep trailing-bytes "
     "truncated".split()
 )
@@ -272,6 +272,16 @@ class _TableMasks:
 
     def _default(self, name: str, text: str | None, logical: str | None) -> str | None:
         return None if text is None else (self.image({name: text}, {name: logical or ""}) or {})[name]
+
+
+def masked_with(pipeline: Pipeline, table: TableId) -> str:
+    """A name for the masks of a table and the secret that they use, which others do not share; empty without masks."""
+    masks = list(pipeline.masking(table).mask.items())
+    if not masks:
+        return ""
+    used = any(how in MASKED_BY_SECRET for _, how in masks)
+    written = repr((masks, fingerprint(pipeline.mask_secret) if used else ""))
+    return sha256(written.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def fingerprint(secret: str) -> str:

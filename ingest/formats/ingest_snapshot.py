@@ -51,6 +51,8 @@ SUFFIX = ".ingest-snapshot.jsonl"
 """How a file of such messages ends, whatever the format of the source that it lies in."""
 CARRIED = "carried over"
 """The note of rows of a renamed table that were landed again under its new name."""
+MASKED = "carried over, masked before"
+"""The same where values were masked when they were landed."""
 OPS = {"read": Op.READ, "delete": Op.DELETE, "end": Op.TRUNCATE}
 _MAX_DIGITS, _MAX_NUMBERS, _HALVES = 40, 20, 3
 _rows = msgspec.json.Decoder(list[list[str | None]])
@@ -106,7 +108,12 @@ def parse_many(messages: Sequence[bytes | None], hints: Hints) -> ChangeColumns:
         except Exception:  # `parse` says what is wrong with it
             break
         shape = RowShape(shared.table, shared.keys, tuple(shared.types), shared.types, shared.note)
-        is_usual = shared.op is Op.READ and shared.keys and shared.types.keys() >= set(shared.keys)
+        is_usual = (
+            shared.note != MASKED
+            and shared.op is Op.READ
+            and shared.keys
+            and shared.types.keys() >= set(shared.keys)
+        )
         is_alike = not usual or (usual[0].phase, usual[0].half) == (shared.phase, shared.half)
         if not is_usual or not is_alike or shapes.setdefault(shared.table, shape) != shape:
             break
@@ -190,8 +197,21 @@ def _place(envelope: Mapping[str, Raw], op: Op, table: TableId, keys: tuple[str,
         position=_text(envelope, "name") if "name" in envelope else None,
         event_time=None if values.is_null(at) else moment(_text(envelope, "time"), "UTC"),
         row=_number(_text(envelope, "first")) if "first" in envelope else 0,
-        note=CARRIED if "carried" in envelope else None,
+        note=_note(envelope),
     )
+
+
+def _note(envelope: Mapping[str, Raw]) -> str | None:
+    if "carried" not in envelope:
+        return None
+    return MASKED if values.text(envelope["carried"]) else CARRIED
+
+
+def masked_with(value: bytes) -> str:
+    """By which masks a message's values were masked when it was landed (`ingest.config.masks.masked_with`); empty if by
+    none.
+    """
+    return values.text(values.members(value).get("carried", Raw(b"null"))) or ""
 
 
 def _table(envelope: Mapping[str, Raw]) -> TableId:

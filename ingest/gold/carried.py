@@ -19,6 +19,7 @@ import orjson
 from ingest import types
 from ingest.change import Op, TableId
 from ingest.config import Pipeline
+from ingest.config.masks import masked_with
 from ingest.errors import command, counted
 from ingest.fold import Key, Placed, Row, SchemaStep, Table, copies, steps
 from ingest.formats import ingest_snapshot
@@ -61,6 +62,7 @@ class Carried:
     keys: tuple[str, ...]
     types: Mapping[str, str]
     until: int  # the last batch of whose changes they are
+    masked: str = ""  # by which masks, if they are
 
     @property
     def source(self) -> str:
@@ -100,7 +102,7 @@ class Carried:
             "keys": list(self.keys),
             "place": _written(carried_to(statement.order, batch, (batch, RANK, batch, number))),
             "name": f"carried over from {self.move.rows.tenures[-1].table}",
-            "carried": 1,
+            "carried": self.masked,
             **({"time": at.isoformat() + "Z"} if at is not None and hasattr(at, "isoformat") else {}),
         }
 
@@ -266,7 +268,8 @@ def carried(lake: Lake, ledger: Ledger, move: Move, since: int = 0) -> Carried:
     named = {name for row in rows for name in row.values}
     sent = {name: kind for name, kind in kinds.items() if name in named or name in keys}
     retyped = {step.column: step.type for step in placed if step.action == "retype_column" and step.type}
-    return Carried(move, rows, keys, _newest(sent, retyped, told), until)
+    masked = masked_with(lake.pipeline, move.table)
+    return Carried(move, rows, keys, _newest(sent, retyped, told), until, masked)
 
 
 def _newest(kinds: Mapping[str, str], retyped: Mapping[str, str], told: _Told) -> dict[str, str]:

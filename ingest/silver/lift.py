@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from ingest import ddl, formats
 from ingest.change import NO_TABLE, ROW_OPS, Change, ChangeColumns, Hints, Message, Op, TableId
 from ingest.config import Pipeline
-from ingest.config.masks import Masks, without_literals, without_values
+from ingest.config.masks import Masks, masked_with, without_literals, without_values
 from ingest.errors import Undecodable
 from ingest.formats import ingest_snapshot
 from ingest.lake.barriers import Barriers, Replaced, left_of
@@ -160,7 +160,7 @@ _AFTER_DELETES = frozenset({Op.READ, Op.INSERT, Op.UPDATE, Op.TRUNCATE})
 
 def _is_unmasked(change: Change) -> bool:
     """True unless its values come from ``changes``, where they were masked."""
-    return change.note != ingest_snapshot.CARRIED
+    return change.note != ingest_snapshot.MASKED
 
 
 _NO_TABLE = "the message has a row, or empties a table, but names no table"
@@ -429,8 +429,21 @@ class SourceDecoder:
 
     def _parse_either(self, message: Message, hints: Hints) -> Iterable[Change]:
         """Parse a message, or a row read from the source itself, which has another form."""
-        parse = ingest_snapshot.parse if ingest_snapshot.holds(message.topic) else self.parse
-        return parse(message, hints)
+        if not ingest_snapshot.holds(message.topic):
+            return self.parse(message, hints)
+        changes = list(ingest_snapshot.parse(message, hints))
+        if any(change.note == ingest_snapshot.MASKED and change.op in ROW_OPS for change in changes):
+            self._refuse_other_masks(changes[0].table, ingest_snapshot.masked_with(message.value or b""))
+        return changes
+
+    def _refuse_other_masks(self, table: TableId, then: str) -> None:
+        """Refuse rows that were carried over with other masks than today's: one value would have two forms."""
+        if then != masked_with(self.pipeline, table):
+            raise Undecodable(
+                "other-masks",
+                f"the rows of {table} were carried over with masks other than those of the pipeline file: write mask: and mask_secret: as "
+                "they were, or load the table again and dismiss this message",
+            )
 
     def _unerased(self, at: int, value: bytes) -> list[Change]:
         """What an erasure has left of a message: its other changes, or a mark of its table."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from ingest import run as running
@@ -27,6 +28,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.lake.starts import Start
 from ingest.run import Warm
+from ingest.silver.lift import Lifting, SourceDecoder
 from tests.gold.test_late_renames import Yard
 from tests.unstarted import unstarted
 
@@ -667,3 +669,48 @@ def test_an_unread_statement_that_the_operator_has_decided(tmp_path: Path, verb:
     approve_or_dismiss(yard.lake(), statement, verb, "an index")
     assert {} == play(yard, NIGHT[3:], cut=False)
     assert [5, 6, 7] == yard.keys("hall")
+
+
+def masked_yard(tmp_path: Path, mask: dict[str, str], secret: str) -> Yard:
+    class Masked(Yard):
+        @property
+        def pipeline(self) -> Pipeline:
+            return replace(super().pipeline, mask_secret=secret)
+
+    return Masked(unstarted(), tmp_path, Warm(), TableRule("yard.*", mask=mask))
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "secret", "expected"),
+    [
+        ({"n": "hmac"}, {"n": "hmac"}, "s", "kept"),
+        ({}, {}, "s", "kept"),
+        ({}, {"n": "hmac"}, "s", "masked"),
+        ({"n": "hmac"}, {"n": "hmac"}, "t", "other-masks"),
+        ({"n": "hmac"}, {"n": "hmac", "id": "hmac"}, "s", "other-masks"),
+        ({"n": "hmac"}, {}, "s", "other-masks"),
+    ],
+)
+def test_rows_that_were_carried_over_before_their_masks_changed(
+    tmp_path: Path, then: dict[str, str], now: dict[str, str], secret: str, expected: str
+) -> None:
+    """A mask of later never reached them: their values stayed plain, or had two forms."""
+    yard = masked_yard(tmp_path, then, "s" * 32)
+    play(yard, [row("hall", 10, 1), *NIGHT], cut=False)
+    rows = yard.lake().ask(
+        'SELECT batch, source, topic, "partition", "offset", key, value FROM {bronze.message} '
+        "WHERE starts_with(topic, 'carried/') ORDER BY \"offset\""
+    )
+    page = pa.RecordBatch.from_pylist([{**each, "headers": None} for each in rows])
+    page = page.set_column(page.num_columns - 1, "headers", pa.nulls(len(rows), pa.list_(pa.string())))
+    pipeline = masked_yard(tmp_path, now, secret * 32).pipeline
+    lifted = pa.Table.from_batches(list(SourceDecoder(Lifting(pipeline), "s").lift(page)))
+    kinds, afters, payloads = (lifted.column(name).to_pylist() for name in ("kind", "after", "payload"))
+    values = {json.loads(after)["n"] for after in afters if after}
+    assert (expected == "other-masks") == ("reject" in kinds)
+    if expected == "other-masks":
+        assert not values
+        assert "other-masks" in str(payloads)
+    else:
+        assert 1 == len(values)
+        assert (expected == "masked" or bool(then)) == ("7" not in values)
