@@ -323,6 +323,11 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
         last = lake.decoded()  # what was landed again may belong to a table that has got yet another name
     result.mirrors = _folded(lake, warm, now, last, tell)
     while not lake.stop() and _carry(lake, warm, result, tell, carried.due(lake, _untried(result.mirrors))):
+        for folded in result.mirrors:
+            if (
+                folded.state == "done"
+            ):  # the rows that were carried over are in a batch that it had nothing of
+                folded.until = folded.until or last
         now, last = _progress_after(result, now, last), lake.decoded()
         again = {folded.path: folded for folded in _folded(lake, warm, now, last, tell)}
         result.mirrors = [again.pop(folded.path, folded) for folded in result.mirrors] + list(again.values())
@@ -559,7 +564,17 @@ def _rows(lake: Lake, result: Result) -> Iterator[tuple[object, ...]]:
     for fold in result.mirrors:
         if fold.state != "skipped":
             about = (fold.began or now, fold.seconds, fold.version, json.dumps(fold.counts), fold.message)
-            yield (*head, "gold", fold.mirror, fold.state, *about, None, fold.command or None, *_NO_PLACE)
+            yield (
+                *head[:2],
+                fold.until or result.batch,
+                "gold",
+                fold.mirror,
+                fold.state,
+                *about,
+                None,
+                fold.command or None,
+                *_NO_PLACE,
+            )
     for failure in result.failed:
         state = FAILED_CHECK if failure.is_check else "alarm"
         subject = failure.subject or None

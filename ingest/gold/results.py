@@ -34,6 +34,7 @@ class Folded:
     why_folded: str = ""  # why new statements had its whole history folded, as part of a sentence
     lacking: str = ""  # why rows of a renamed table are not carried over to it
     rebuilt: bool = False  # folded again from its first change
+    until: int = 0  # the last batch that it was folded up to, if that is not the run's
     verdicts: tuple[Decision, ...] = ()  # what its statements have done, for a rebuild to record
 
     def stop(self, lake: Tables, error: Exception) -> None:

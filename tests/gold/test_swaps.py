@@ -21,12 +21,14 @@ from ingest.gold import carried
 from ingest.gold.approval import approve_or_dismiss, listed
 from ingest.gold.explain import explain
 from ingest.gold.rebuild import rebuild
+from ingest.inspect import status
 from ingest.lake import decisions, rejects
 from ingest.lake.epochs import record_start
 from ingest.lake.former_names import moves
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.lake.starts import Start
+from ingest.lake.tables import LakeReader
 from ingest.run import Warm
 from ingest.silver.lift import Lifting, SourceDecoder
 from tests.gold.test_late_renames import Yard
@@ -361,6 +363,28 @@ def test_rows_and_statement_are_applied_together(tmp_path: Path) -> None:
     yard.warm = Warm()
     yard.stated(300, part).run()
     assert [1] == yard.keys("hall")
+
+
+@pytest.mark.parametrize("nights", [1, 2])
+def test_a_swap_leaves_no_problem(tmp_path: Path, nights: int) -> None:
+    """The mirror that was folded before the rows were carried over was called failed: its table "holds batch 2 of 3"."""
+    yard = yard_of(tmp_path)
+    row("hall", 10, 1)(yard)
+    yard.run()
+    for night in range(nights):
+        at = 1000 * night
+        if night:
+            said(at, "DROP TABLE hall_old")(yard)
+        for say in (
+            created("annex", 100 + at), row("annex", 110 + at, 5 + night), said(200 + at, SWAP), row("hall", 210 + at, 7 + night),
+        ):  # fmt: skip
+            say(yard)
+        result = yard.result(checked=True)
+        assert ([], []) == (result.failures, result.warnings)
+        assert [5 + night, 7 + night] == yard.keys("hall")
+        assert [] == [
+            (problem.kind, problem.text) for problem in status.problems_of(LakeReader(yard.pipeline))
+        ]
 
 
 def test_a_swap_in_a_run_of_some_mirrors_leaves_the_others_for_the_next(tmp_path: Path) -> None:
