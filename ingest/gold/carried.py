@@ -217,17 +217,17 @@ def _late(lake: Lake, made: Sequence[Decision]) -> list[Decision]:
     if not made:
         return []
     spans = duck.listed(
-        (number, decision.value["source"], *table, low, high or "~", decision.value["until"], int(is_first))
+        (number, decision.value["source"], *table, low, high or "~", decision.value["until"])
         for number, decision in enumerate(made)
-        for is_first, (table, low, high) in _with_first(_tenures(decision))
+        for table, low, high in _tenures(decision)
     )
     same = duck.same(("source", "database", "schema", "table"), "b", "s")
     rows = lake.ask(
         f"""SELECT DISTINCT s.number FROM {{books}} AS b
-        JOIN (VALUES {spans}) AS s(number, source, "database", "schema", "table", low, high, until, is_first)
+        JOIN (VALUES {spans}) AS s(number, source, "database", "schema", "table", low, high, until)
         ON {same} AND b.batch > s.until AND b.order_low < s.high AND b.order_high > s.low
         WHERE b.changes > 0 AND b.batch > {min(decision.value["until"] for decision in made)}
-        AND NOT {loaded_sql("b.order_high")} AND (s.is_first = 1 OR NOT {_IS_CARRIED}) ORDER BY s.number"""
+        AND NOT {loaded_sql("b.order_high")} ORDER BY s.number"""
     )
     return [made[row["number"]] for row in rows]
 
@@ -412,17 +412,12 @@ def _refuse_lost(lake: Lake, move: Move, until: int, since: int) -> None:
             )
 
 
-def _with_first(tenures: Sequence[Tenure]) -> list[tuple[bool, Tenure]]:
-    """The tenures, and whether each is the first one, in which rows may have been carried over from an older table."""
-    return [(number == 0, tenure) for number, tenure in enumerate(tenures)]
-
-
 def _where(move: Move, until: int) -> str:
-    """The condition of the table's changes; what was carried over into a later tenure came in an earlier one."""
+    """The condition of the table's changes."""
     parts = [
         f"({duck.of_lane(move.statement.source, tenure.table)} AND order_key > {duck.text(tenure.low)} "
-        f"AND order_key < {duck.text(tenure.high or '~')} AND (NOT {loaded_sql('order_key')} OR {_is_loaded_within(tenure)}){'' if is_first else f' AND NOT {_IS_CARRIED}'})"
-        for is_first, tenure in _with_first(move.rows.tenures)
+        f"AND order_key < {duck.text(tenure.high or '~')} AND (NOT {loaded_sql('order_key')} OR {_is_loaded_within(tenure)}))"
+        for tenure in move.rows.tenures
     ]
     return f"batch <= {until} AND ({' OR '.join(parts)})"
 
