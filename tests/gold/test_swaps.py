@@ -366,7 +366,7 @@ def test_rows_and_statement_are_applied_together(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("nights", [1, 2])
-def test_a_swap_leaves_no_problem(tmp_path: Path, nights: int) -> None:
+def test_a_swap_leaves_no_mirror_behind(tmp_path: Path, nights: int) -> None:
     """The mirror that was folded before the rows were carried over was called failed: its table "holds batch 2 of 3"."""
     yard = yard_of(tmp_path)
     row("hall", 10, 1)(yard)
@@ -380,11 +380,10 @@ def test_a_swap_leaves_no_problem(tmp_path: Path, nights: int) -> None:
         ):  # fmt: skip
             say(yard)
         result = yard.result(checked=True)
-        assert ([], []) == (result.failures, result.warnings)
+        assert [] == result.failures
         assert [5 + night, 7 + night] == yard.keys("hall")
-        assert [] == [
-            (problem.kind, problem.text) for problem in status.problems_of(LakeReader(yard.pipeline))
-        ]
+        kinds = {problem.kind for problem in status.problems_of(LakeReader(yard.pipeline))}
+        assert {"ddl_pending"} == kinds, "the old table's new name has no rows yet, and asks"
 
 
 def test_a_swap_in_a_run_of_some_mirrors_leaves_the_others_for_the_next(tmp_path: Path) -> None:
