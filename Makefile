@@ -49,7 +49,7 @@ demo: $(VENV)/.ready
 
 test: $(VENV)/.ready-dev
 	@$(INGEST) jars fetch --no-archive >/dev/null
-	$(BIN)/python -m tests.parallel $(LIMIT) -m 'not e2e and not slow'
+	$(BIN)/python -m tests.parallel --processes 3 $(LIMIT) -m 'not e2e and not slow'
 
 e2e: $(VENV)/.ready-e2e
 	@$(INGEST) jars fetch --no-archive >/dev/null

@@ -25,6 +25,7 @@ class PresentRow(Protocol):
     types: Mapping[str, str]
     arrived: str | None
     place: Order | None
+    loaded: bool
 
 
 class PlacedChange(Protocol):
@@ -124,7 +125,7 @@ class Crossings:
         of_former, of_present = (_describes(change, row) for row in (owed.row, present))
         # whichever leaves, an equal row stays; but a row of a load may be the one that has come
         is_twin = (
-            owed.by_move and not _is_loaded(owed.row) and (_says_all(change) or _are_equal(owed.row, present))
+            owed.by_move and not owed.row.loaded and (_says_all(change) or _are_equal(owed.row, present))
         )
         decided = of_former or not of_present if transaction is not None else of_former and not of_present
         if decided or (of_former and of_present and is_twin):
@@ -187,11 +188,6 @@ def content_of(change: Change) -> tuple[Hashable, ...]:
     """What a change says, wherever it is written."""
     images = (None if image is None else frozenset(image.items()) for image in (change.before, change.after))
     return change.op, *images
-
-
-def _is_loaded(row: PresentRow) -> bool:
-    """True if a row was read at no known place among the changes."""
-    return row.place is not None and row.place.phase == 0
 
 
 def _says_all(change: Change) -> bool:

@@ -134,7 +134,7 @@ class Row:
     """One existing row; ``complete`` is False for a row known only from a partial update.
 
     ``types`` are those of the messages with its values, ``place`` is that of the last one, and ``arrived`` is the
-    transaction in which it came to its key.
+    transaction in which it came to its key. ``loaded`` is true if that message says only that it is there, as a snapshot does.
     """
 
     values: Image
@@ -142,6 +142,7 @@ class Row:
     types: Mapping[str, str] = field(default_factory=dict)
     place: Order | None = field(default=None, compare=False)
     arrived: str | None = field(default=None, compare=False)
+    loaded: bool = field(default=False, compare=False)
 
 
 @dataclass(slots=True)
@@ -366,7 +367,8 @@ def _set(
         arrived = transaction_of(event.change)
     elif row_before:
         table.crossings.change(key)
-    table.rows[key] = Row(values, complete, types, event.order, arrived)
+    loaded = is_loaded(event.order, event.change)
+    table.rows[key] = Row(values, complete, types, event.order, arrived, loaded)
     table.last[key] = values
     return Step(key, event, effect, values, why)
 

@@ -119,12 +119,21 @@ def keep(lake: Tables, named: TableId, table: Reconciled) -> None:
     failing = [
         key_json(table.keys, each.key) for each in (*table.differences, *table.not_judged)[:FAILING_KEYS]
     ]
-    row = (
-        uuid.uuid4().hex, batch, table.mirror, RECONCILED, None, KNOWN[RECONCILED].severity if state == FAIL else WARN, state,
-        observed, repr(limit), _outcome(table)[:MAX_DETAIL], dt.datetime.now(dt.UTC),
-        json.dumps(failing, ensure_ascii=False) if failing else None, None,
-    )  # fmt: skip
-    records.append(lake, row[0], [row], CHECKS, marks)
+    run = uuid.uuid4().hex
+    row: dict[str, object] = {
+        "run": run,
+        "batch": batch,
+        "mirror": table.mirror,
+        "check": RECONCILED,
+        "severity": KNOWN[RECONCILED].severity if state == FAIL else WARN,
+        "state": state,
+        "observed": observed,
+        "threshold": repr(limit),
+        "detail": _outcome(table)[:MAX_DETAIL],
+        "checked_at": dt.datetime.now(dt.UTC),
+        "failing": json.dumps(failing, ensure_ascii=False) if failing else None,
+    }
+    records.append(lake, run, [[row.get(name) for name in CHECKS.arrow.names]], CHECKS, marks)
 
 
 def _outcome(table: Reconciled) -> str:

@@ -168,6 +168,7 @@ def test_a_lake_that_is_written_and_maintained_is_shown(own: Path) -> None:
         dt.datetime.now(dt.UTC),
         "[]",
         None,
+        None,
     )
 
     def write() -> None:
