@@ -1,4 +1,4 @@
-"""Runs the tests in two processes: ``python -m tests.parallel [--minutes N] [--order SEED] [pytest's own arguments]``.
+"""Runs the tests in several processes, two by default: ``python -m tests.parallel [--minutes N] [--order SEED] [pytest's own arguments]``.
 
 Each process is a whole pytest with its own Spark session; the first one begins with the files that need it and the second
 with the others, so that often one session is started and gets warm. Both collect the same tests; a file is run by the process
