@@ -115,6 +115,7 @@ def test_everything_works_without_scripts(browser: chromium.Browser, address: st
         hands.follow("Approve", "ingest ddl approve")
         assert "live" != browser.run("document.getElementById('live')?.textContent")
     finally:
+        browser.open("about:blank", width=1280, height=900, dark=False)  # else the page asks for its scripts when it may
         browser._ask("Emulation.setScriptExecutionDisabled", value=False)
 
 
