@@ -115,7 +115,8 @@ def test_everything_works_without_scripts(browser: chromium.Browser, address: st
         hands.follow("Approve", "ingest ddl approve")
         assert "live" != browser.run("document.getElementById('live')?.textContent")
     finally:
-        browser.open("about:blank", width=1280, height=900, dark=False)  # else the page asks for its scripts when it may
+        # else the page asks for its scripts as soon as it may, and its service has ended
+        browser.open("about:blank", width=1280, height=900, dark=False)
         browser._ask("Emulation.setScriptExecutionDisabled", value=False)
 
 
