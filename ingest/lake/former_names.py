@@ -76,17 +76,21 @@ class _Names:
                 self._give(to, replace(rows, tenures=(*rows.tenures, Tenure(to, statement.order))))
                 self._leave(effect.table)
             elif effect.action == "swap_table":
-                self._give(effect.table, self._swapped(effect, before))
+                self._give(effect.table, self._swapped(effect, before, statement.order))
             else:
                 self._follow(effect, statement)
 
-    def _swapped(self, effect: Effect, before: dict[TableId, FormerNames]) -> FormerNames:
+    def _swapped(self, effect: Effect, before: dict[TableId, FormerNames], place: str) -> FormerNames:
         """A table that goes on under its name: a tool's copy has taken its place, or it was away and is back."""
         there = before.get(effect.table) or self.of(effect.table)
         if effect.note == UNSEEN:
             return replace(there, lacks=f"no message shows what was done to {effect.to} before")
         other = effect.other_table
-        return there if other is None or is_copy(other, effect.table) else self.of(other)
+        if other is None or is_copy(other, effect.table):
+            return there
+        rows = self._closed(other, place)
+        self._leave(other)
+        return replace(rows, tenures=(*rows.tenures, Tenure(effect.table, place)))
 
     def _follow(self, effect: Effect, statement: Statement) -> None:
         table, note = effect.table, effect.note

@@ -152,6 +152,13 @@ SCRIPTS: dict[str, tuple[list[Say], dict[str, list[int]]]] = {
         ],
         {"hall": [2]},
     ),
+    "away and back, and then another name": (
+        [
+            created("hall", 1), row("hall", 10, 1), said(20, "RENAME TABLE hall TO x"), said(30, "RENAME TABLE x TO hall"),
+            row("hall", 40, 2), said(50, "RENAME TABLE hall TO attic"), row("attic", 60, 3),
+        ],
+        {"attic": [1, 2, 3]},
+    ),
     "late rows of before": (
         [row("hall", 10, 1), *NIGHT, row("hall", 220, 9), row("annex", 115, 8), row("annex", 116, 9), row("hall", 230, 3)],
         {"hall": [3, 5, 6, 7, 8, 9]},
