@@ -2,8 +2,8 @@
 
 A RENAME moves a table with its rows, and no message has them under the new name. If silver holds all rows of the table,
 they are folded up to the statement by `ingest.fold`, and landed again as messages of the new name that stand right after
-the statement (`ingest.formats.ingest_snapshot`). So they are changes like any others, for the fold, the checks, a rebuild
-and an erasure. Rows that come late under the old name, from before the statement, have the table landed once more.
+the statement (`ingest.formats.ingest_snapshot`). So they are changes like any others, for the fold, the checks and a rebuild.
+Rows that come late under the old name, from before the statement, have the table landed once more.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ingest.gold.steps import steps as schema_steps
 from ingest.lake import condensed, decisions, duck, epochs, lanes, mirrors
 from ingest.lake.books import merged_columns
 from ingest.lake.decisions import ACCEPT_GAP, CARRIED, DISMISS, Decision
-from ingest.lake.former_names import FormerNames, Move, Tenure, lanes_of, moves
+from ingest.lake.former_names import FormerNames, Move, Tenure, moves
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.lake.names import mirror_path
@@ -217,7 +217,7 @@ def _late(lake: Lake, made: Sequence[Decision]) -> list[Decision]:
     if not made:
         return []
     spans = duck.listed(
-        (number, decision.value["source"], *table, low, high or "~", decision.value["until"])
+        (number, decision.value["source"], *table, low, high, decision.value["until"])
         for number, decision in enumerate(made)
         for table, low, high in _tenures(decision)
     )
@@ -250,7 +250,8 @@ def carried(lake: Lake, ledger: Ledger, move: Move, since: int = 0) -> Carried:
     move = move._replace(rows=_begun(lake, move))
     _refuse_unplaced(lake, move)
     _refuse_lost(lake, move, until, since)
-    told = _told(lake, move, until)
+    where = _where(move, until)
+    told = _told(lake, move, where)
     subject = Subject(move.table, "evolve", told.types)
     spoken = list(_spoken(ledger, move))
     for said in spoken:
@@ -259,7 +260,7 @@ def carried(lake: Lake, ledger: Ledger, move: Move, since: int = 0) -> Carried:
             raise LackingError(f"no message shows what {said.said[:120]!r} did to its rows")
     keys = _key(lake.pipeline, move, told, policy.by_statement(spoken, subject))
     placed = [step.decoded() for step, _ in schema_steps(spoken, subject)]
-    rows = tuple(_rows(lake, move, told, keys, placed))
+    rows = tuple(_rows(lake, move, told, keys, placed, where))
     if not all(row.complete for row in rows):
         raise LackingError("some of its rows came in part only")
     kinds = dict(told.types)
@@ -267,7 +268,7 @@ def carried(lake: Lake, ledger: Ledger, move: Move, since: int = 0) -> Carried:
         kinds.setdefault(name, "unknown")
     named = {name for row in rows for name in row.values}
     sent = {name: kind for name, kind in kinds.items() if name in named or name in keys}
-    retyped = {step.column: step.type for step in placed if step.action == "retype_column" and step.type}
+    retyped = {step.column: step.type for step in placed if step.retypes and step.type}
     masked = masked_with(lake.pipeline, move.table)
     return Carried(move, rows, keys, _newest(sent, retyped, told), until, masked)
 
@@ -304,9 +305,7 @@ def _begun(lake: Lake, move: Move) -> FormerNames:
     if rows.begins:
         return rows
     first = rows.tenures[0]
-    of_lane = (
-        f"{duck.of_lane(move.statement.source, first.table)} AND order_key < {duck.text(first.high or '~')}"
-    )
+    of_lane = f"{duck.of_lane(move.statement.source, first.table)} AND order_key < {duck.text(first.high)}"
     [begun] = lake.ask(
         f"""SELECT max(order_key) FILTER (op = 'truncate') AS emptied,
         bool_or((op = 'read' AND NOT {loaded_sql("order_key")}) OR {_is_loaded_within(first)}) AS loaded
@@ -354,7 +353,7 @@ def _batch(place: str) -> int:
 
 def _is_booked_within(tenure: Tenure) -> str:
     """The condition of the books' lines that may have rows of a tenure, or such as were left out, which have no place."""
-    within = f"order_low < {duck.text(tenure.high or '~')} AND order_high > {duck.text(tenure.low)}"
+    within = f"order_low < {duck.text(tenure.high)} AND order_high > {duck.text(tenure.low)}"
     left_out = f"routed_out > 0 AND batch >= {_batch(tenure.low)}"
     return f"({duck.of_table(tenure.table)} AND ((changes > 0 AND {within}) OR ({left_out})))"
 
@@ -394,8 +393,8 @@ def _refuse_lost(lake: Lake, move: Move, until: int, since: int) -> None:
         if decision.batch is None or decision.batch >= first:
             raise LackingError(f"messages of source {statement.source} are lost, as was accepted")
     floors = condensed.read(lake).floors
-    for lane in lanes_of(statement.source, move.rows):
-        if floors.get(lane, "") > statement.order:
+    for tenure in tenures:
+        if floors.get((statement.source, tenure.table), "") > statement.order:
             raise LackingError("its changes from before the statement are condensed")
     masked = [lake.pipeline.masking(tenure.table).mask for tenure in tenures]
     if any(mask != lake.pipeline.masking(move.table).mask for mask in masked):
@@ -416,7 +415,7 @@ def _where(move: Move, until: int) -> str:
     """The condition of the table's changes."""
     parts = [
         f"({duck.of_lane(move.statement.source, tenure.table)} AND order_key > {duck.text(tenure.low)} "
-        f"AND order_key < {duck.text(tenure.high or '~')} AND (NOT {loaded_sql('order_key')} OR {_is_loaded_within(tenure)}))"
+        f"AND order_key < {duck.text(tenure.high)} AND (NOT {loaded_sql('order_key')} OR {_is_loaded_within(tenure)}))"
         for tenure in move.rows.tenures
     ]
     return f"batch <= {until} AND ({' OR '.join(parts)})"
@@ -425,17 +424,17 @@ def _where(move: Move, until: int) -> str:
 def _is_loaded_within(tenure: Tenure) -> str:
     """The condition of rows of a full load that arrived in a tenure: later ones are of the next table of that name."""
     arrived = arrival_sql("order_key")
-    low, high = (arrival_key(order_of(place).arrival) if place else "" for place in (tenure.low, tenure.high))
-    return f"({loaded_sql('order_key')} AND {arrived} > {duck.text(low)} AND {arrived} < {duck.text(high or '~')})"
+    low = arrival_key(order_of(tenure.low).arrival) if tenure.low else ""
+    high = arrival_key(order_of(tenure.high).arrival)
+    return f"({loaded_sql('order_key')} AND {arrived} > {duck.text(low)} AND {arrived} < {duck.text(high)})"
 
 
-def _told(lake: Lake, move: Move, until: int) -> _Told:
-    """What the changes tell.
+def _told(lake: Lake, move: Move, where: str) -> _Told:
+    """What the changes that meet a condition tell.
 
     Raises:
         LackingError: rows of a full load have no place among the statements.
     """
-    where = _where(move, until)
     for tenure in move.rows.tenures:
         loads = f"{duck.of_lane(move.statement.source, tenure.table)} AND op <> 'truncate' AND {_is_loaded_within(tenure)}"
         if tenure.low and lake.ask(f"SELECT 1 FROM {{changes.change}} WHERE {loads} LIMIT 1"):
@@ -464,7 +463,7 @@ def _spoken(ledger: Ledger, move: Move) -> Iterator[Statement]:
     """The statements on the table, under whatever name it had, as statements on its new one."""
     for tenure in move.rows.tenures:
         for statement in ledger.statements:
-            inside = tenure.low <= statement.order and statement.order < (tenure.high or "~")
+            inside = tenure.low <= statement.order < tenure.high
             is_of_lane = statement.source == move.statement.source and statement.decided != DISMISS
             if not is_of_lane or not inside:
                 continue
@@ -500,14 +499,14 @@ def _key(
 
 
 def _rows(
-    lake: Lake, move: Move, told: _Told, keys: tuple[str, ...], placed: Sequence[SchemaStep]
+    lake: Lake, move: Move, told: _Told, keys: tuple[str, ...], placed: Sequence[SchemaStep], where: str
 ) -> Iterator[Row]:
-    """The rows that live just before the statement.
+    """The rows that live just before the statement, of changes that meet a condition.
 
     Raises:
         LackingError: a change has no usable key, or there are too many to fold.
     """
-    query = f"SELECT {_COLUMNS} FROM {{changes.change}} WHERE {_where(move, lake.decoded())}"
+    query = f"SELECT {_COLUMNS} FROM {{changes.change}} WHERE {where}"
     is_apart = told.count > AT_ONCE and not told.moves and _are_keys_by_text(lake, query, told, keys)
     if told.count > (APART if is_apart else TOGETHER):
         raise LackingError(f"its {counted(told.count, 'change')} are too many to fold at once")

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ingest.change import LaneId, TableId
+from ingest.change import TableId
 from ingest.ddl import Effect
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement, touched
@@ -165,8 +165,3 @@ def _renamed(statements: Iterable[Statement]) -> set[TableId]:
         for table in (effect.table, effect.other_table)
         if table is not None
     }
-
-
-def lanes_of(source: str, rows: FormerNames) -> list[LaneId]:
-    """The lanes in which rows of a table were sent."""
-    return list(dict.fromkeys((source, stretch.table) for stretch in rows.tenures))
