@@ -17,9 +17,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
@@ -29,6 +29,7 @@ from ingest.change import Change, ChangeColumns, Hints, Image, Message, Op, RowS
 from ingest.decoding.rows import TOMBSTONE, moment
 from ingest.errors import Undecodable
 from ingest.formats import About
+from ingest.order import Order
 from ingest.values.remembered import remembered
 
 ABOUT = About(
@@ -53,6 +54,7 @@ CARRIED = "carried over"
 """The note of rows of a renamed table that were landed again under its new name."""
 MASKED = "carried over, masked before"
 """The same where values were masked when they were landed."""
+ROWS, BYTES = 500, 1 << 20  # of a message, at most
 OPS = {"read": Op.READ, "delete": Op.DELETE, "end": Op.TRUNCATE}
 _MAX_DIGITS, _MAX_NUMBERS, _HALVES = 40, 20, 3
 _rows = msgspec.json.Decoder(list[list[str | None]])
@@ -178,6 +180,29 @@ def _read(value: bytes, hints: Hints) -> tuple[Change, list[Image]]:
 def recognise(sample: bytes) -> str | None:
     """The member that gives the format its name."""
     return MARK if bytes(values.peeked(sample).get(MARK, b"")) == b"1" else None
+
+
+def place_of(order: Order) -> dict[str, Any]:
+    """A place as messages say it."""
+    return {
+        "phase": str(order.phase),
+        "sequence": list(map(str, order.sequence)),
+        "half": str(order.half),
+        "arrival": list(map(str, order.arrival)),
+    }
+
+
+def pages(rows: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Rows, as many together as a message takes."""
+    held, size = list[bytes](), 0
+    for row in rows:
+        held.append(row)
+        size += len(row)
+        if len(held) >= ROWS or size >= BYTES:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
 
 
 def _place(envelope: Mapping[str, Raw], op: Op, table: TableId, keys: tuple[str, ...]) -> Change:

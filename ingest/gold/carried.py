@@ -8,6 +8,7 @@ Rows that come late under the old name, from before the statement, have the tabl
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -41,9 +42,8 @@ from ingest.lake.resolve import renamed_into
 from ingest.lake.snapshots import RANK, read_sql
 from ingest.lake.stamps import change_of
 from ingest.lake.tables import Row as SilverRow
-from ingest.order import Order, arrival_key, arrival_sql, carried_to, is_weak, loaded_sql, order_of
+from ingest.order import arrival_key, arrival_sql, carried_to, is_weak, loaded_sql, order_of
 
-ROWS, BYTES = 500, 1 << 20  # of a message, at most
 AT_ONCE = 500_000  # changes that are folded together; of more, each key's by themselves
 # The most changes of a table: what they leave is held in the memory of the run's process, about a kilobyte each.
 TOGETHER = 1_000_000  # if all are held at once
@@ -76,17 +76,11 @@ class Carried:
     def messages(self, batch: int) -> Iterator[bytes]:
         """The messages that are landed in a batch: a mark after which older rows are gone, and the rows."""
         yield orjson.dumps(self._head("end", batch, 0))
-        names = list(self.types)
-        held, size, number, first = list[bytes](), 0, 1, 0
-        for row in self.rows:
-            held.append(orjson.dumps([row.values.get(name) for name in names]))
-            size += len(held[-1])
-            if len(held) >= ROWS or size >= BYTES:
-                yield self._message(batch, number, held, first)
-                first += len(held)
-                held, size, number = [], 0, number + 1
-        if held:
+        names, first = list(self.types), 0
+        rows = (orjson.dumps([row.values.get(name) for name in names]) for row in self.rows)
+        for number, held in enumerate(ingest_snapshot.pages(rows), 1):
             yield self._message(batch, number, held, first)
+            first += len(held)
 
     def _message(self, batch: int, number: int, rows: Sequence[bytes], first: int) -> bytes:
         head = {**self._head("read", batch, number), "types": self.types, "first": str(first)}
@@ -100,10 +94,12 @@ class Carried:
             "op": op,
             "table": list(self.move.table),
             "keys": list(self.keys),
-            "place": _written(carried_to(statement.order, batch, (batch, RANK, batch, number))),
+            "place": ingest_snapshot.place_of(
+                carried_to(statement.order, batch, (batch, RANK, batch, number))
+            ),
             "name": f"carried over from {self.move.rows.tenures[-1].table}",
             "carried": self.masked,
-            **({"time": at.isoformat() + "Z"} if at is not None and hasattr(at, "isoformat") else {}),
+            **({"time": at.isoformat() + "Z"} if isinstance(at, dt.datetime) else {}),
         }
 
     def decision(self, batch: int) -> Decision:
@@ -118,15 +114,6 @@ class Carried:
         }
         reason = f"{statement.said[:200]}: {counted(len(self.rows), 'row')} carried over"
         return Decision(CARRIED, statement.id, value, statement.batch, reason)
-
-
-def _written(order: Order) -> dict[str, Any]:
-    return {
-        "phase": str(order.phase),
-        "sequence": list(map(str, order.sequence)),
-        "half": str(order.half),
-        "arrival": list(map(str, order.arrival)),
-    }
 
 
 class LackingError(Exception):

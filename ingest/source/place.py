@@ -19,11 +19,12 @@ import orjson
 
 from ingest.change import TableId
 from ingest.config import Pipeline, target
+from ingest.formats import ingest_snapshot
 from ingest.lake import duck, mirrors
 from ingest.lake.books import merged_columns
 from ingest.lake.snapshots import RANK, number_of
 from ingest.lake.tables import LakeReader
-from ingest.order import order_of
+from ingest.order import Order, order_of
 
 HALF = 3  # of rows that were read: no stream uses it, so a position that ends in their number is known by it
 _END = 2  # the half of an end mark, before its rows
@@ -48,12 +49,7 @@ class SnapshotPlace(NamedTuple):
 
     def _written(self, half: int, *within: int) -> dict[str, Any]:
         arrival = (self.batch, RANK, self.number, *within)
-        return {
-            "phase": str(self.phase),
-            "sequence": list(map(str, self.sequence)),
-            "half": str(half),
-            "arrival": list(map(str, arrival)),
-        }
+        return ingest_snapshot.place_of(Order(0, self.phase, self.sequence, half, arrival, 0))
 
 
 def after(high: str | None, batch: int, number: int, epoch: int = 0) -> SnapshotPlace:

@@ -40,7 +40,6 @@ from ingest.source.database import clock as clock_of
 from ingest.source.place import KnownTable, SnapshotPlace, after, known, number_after
 
 CHUNK_ROWS = 50_000
-_MESSAGE_ROWS, _MESSAGE_BYTES = 500, 1 << 20
 _TRIES = 4
 _RESTARTS = 3
 _AGAIN = "It is read again from its beginning."
@@ -499,15 +498,7 @@ class TableReading:
     ) -> Iterator[bytes]:
         """Rows as messages of a bounded size; ``types`` has their columns, if these are not all of the table."""
         named = types or {column.name: column.type for column in self.table.columns}
-        held: list[bytes] = []
-        size = message = 0
-        for row in rows:
-            held.append(row)
-            size += len(row)
-            if len(held) >= _MESSAGE_ROWS or size >= _MESSAGE_BYTES:
-                yield self._message(op, chunk, message, held, clock, named)
-                held, size, message = [], 0, message + 1
-        if held:
+        for message, held in enumerate(ingest_snapshot.pages(rows)):
             yield self._message(op, chunk, message, held, clock, named)
 
     def _message(

@@ -17,6 +17,7 @@ from ingest.config.model import TableRule
 from ingest.ddl import Effect
 from ingest.erase.plan import plan
 from ingest.erase.remove import erase
+from ingest.formats import ingest_snapshot
 from ingest.gold import carried
 from ingest.gold.approval import approve_or_dismiss, listed
 from ingest.gold.explain import explain
@@ -296,7 +297,7 @@ def test_columns_and_key_of_the_new_table(tmp_path: Path) -> None:
 
 def test_equal_rows_of_a_table_without_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal rows in two messages that stand at one place would count as one."""
-    monkeypatch.setattr(carried, "ROWS", 2)
+    monkeypatch.setattr(ingest_snapshot, "ROWS", 2)
     yard = yard_of(tmp_path, no_key="full_row")
     rows = [changed("INSERT", "annex", 110 + at, [], id="5", n="7") for at in range(5)]
     late = changed("INSERT", "annex", 105, [], id="6", n="7")
