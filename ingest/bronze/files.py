@@ -177,15 +177,9 @@ def plan(
         "none of it was read; move the file here, or name its own folder in `path:`."
         for path in sorted(away)
     ]
-    seen = moved.recognised(
-        source,
-        {file.path: (file.size, file.mtime) for file in files},
-        known,
-        _content_of(source, files),
-        recorded,
-    )
-    present = {file.path for file in files}
-    notes, refused = _said_of_moved(source, seen, [path for path in known if path in present])
+    sizes = {file.path: (file.size, file.mtime) for file in files}
+    seen = moved.recognised(source, sizes, known, _content_of(source, files), recorded)
+    notes, refused = _said_of_moved(source, seen, (path for path in known if path in sizes))
     known = seen.known
     warnings += [*_said_of_copies(source, seen), *_said_of_doubtful(source, seen)]
     alarms += _vanished(files, known)

@@ -196,7 +196,7 @@ def folders(
 
     Without folders of which something was ``read`` where they are now: that is known.
     """
-    settled = {_root(path, end_of(path)) for path in read}
+    settled = {_root(path, end_of(path)) for path in read} if moved else set[str]()
     counts: dict[Move, int] = {}
     for path, former in moved.items():
         end = end_of(path)

@@ -39,6 +39,7 @@ from ingest.lake.logged_statements import Statement
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
 from ingest.lake.resolve import renamed_into
+from ingest.lake.schemas import DDL
 from ingest.lake.snapshots import RANK, read_sql
 from ingest.lake.stamps import change_of
 from ingest.lake.tables import Row as SilverRow
@@ -130,7 +131,7 @@ def due(lake: Lake, held: Iterable[Folded]) -> Iterator[Carried]:
     waiting = {result.path: result for result in held}
     if not waiting:
         return
-    ledger = ledgers.read(lake, lanes.with_rows(lake))
+    ledger = _ledger(lake)
     if not any(path in waiting for table in _renamed(ledger) for path in _mirrors(lake, table)):
         return
     for move in moves(ledger.statements, lanes.came_between(lake)):
@@ -145,6 +146,13 @@ def due(lake: Lake, held: Iterable[Folded]) -> Iterator[Carried]:
                 result.message += (
                     f" The rows of {move.rows.tenures[-1].table} cannot be carried over: {error}."
                 )
+
+
+def _ledger(lake: Lake) -> Ledger:
+    """The ledger, read once for each state of silver and of the decisions: a mirror may be held for many ticks."""
+    logged = lake.snapshot(DDL.name)
+    state = lake.decoded(), logged.table_id, logged.version, decisions.read(lake)
+    return lake.made_once("decisions/ledger", state, lambda: ledgers.read(lake, lanes.with_rows(lake)))
 
 
 def _renamed(ledger: Ledger) -> set[TableId]:
@@ -167,7 +175,7 @@ def overtaken(lake: Lake) -> Iterator[Carried | Decision]:
     late = _late(lake, _newest_moves(lake))
     if not late:
         return
-    ledger = ledgers.read(lake, lanes.with_rows(lake))
+    ledger = _ledger(lake)
     by_name = {statement.id: statement for statement in ledger.statements}
     for decision in late:
         if decision.subject not in by_name:

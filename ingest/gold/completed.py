@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ingest.errors import StoreError, command
 from ingest.gold import foreign_commits
 from ingest.lake import faults, histories, mirrors
-from ingest.lake.delta import Commit, UnreadableError, committed_at, metadata_of, newest_commit
+from ingest.lake.delta import Commit, UnreadableError, committed_at, newest_commit
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import BRONZE, RUNS
 from ingest.lake.tables import Tables
@@ -130,13 +130,7 @@ def unrecorded(lake: Tables) -> int | None:
 
 def landed_at(lake: Tables, batch: int) -> dt.datetime | None:
     """When a batch was landed, by the clock of its writer, in UTC without a zone; None if bronze's log no longer has it."""
-    for version in range(lake.snapshot(BRONZE.name).version, -1, -1):
-        actions = lake.actions(BRONZE.name, version)
-        if not actions:
-            return None
-        if metadata_of(actions).get("batch") == batch:
-            return committed_at(actions)
-    return None
+    return committed_at(lake.landing(batch))
 
 
 def recorded(lake: Tables, path: str) -> int:

@@ -101,9 +101,9 @@ def decide(
     # before its first rows nothing was applied
     judged = applied if mirror.columns else 0
     hold = min(_holds(pipeline, job, ledger, subjects, judged), key=lambda held: held.batch, default=None)
-    hold = hold and _whole_moves(hold, ledger, subjects, applied)
     last = None
     if hold is not None:
+        hold = _whole_moves(hold, ledger, subjects, applied)
         job, last = job.before(hold.batch), hold.batch - 1
     lanes = [
         _Logged(name, job.lines[name], ledger.of(*name, last), subject, applied)

@@ -28,7 +28,7 @@ from ingest.lake.delta import NO_TABLE, Extent, Snapshot, UnreadableError, metad
 from ingest.lake.images import image_sql
 from ingest.lake.names import literal, quoted
 from ingest.lake.removals import AGAIN
-from ingest.lake.schemas import BRONZE, BY_NAME, TableSchema
+from ingest.lake.schemas import BY_NAME, TableSchema
 from ingest.lake.tables import Row, Tables, filled
 from ingest.spark.deferred import NoSession
 from ingest.spark.tasks import Runner
@@ -454,21 +454,9 @@ class Lake(Tables):
         it.
         """
         if batch not in self._landings:
-            state = self.snapshot(BRONZE.name)
-            self._landings[batch] = self._run_of(state.version, batch)
+            run = metadata_of(self.landing(batch)).get("run")
+            self._landings[batch] = run if isinstance(run, str) else None
         return self._landings[batch]
-
-    def _run_of(self, version: int, batch: int) -> str | None:
-        """The run whose commit wrote a batch to bronze, searched backwards; None if the log no longer has it."""
-        for number in range(version, -1, -1):
-            actions = self.actions(BRONZE.name, number)
-            written = metadata_of(actions)
-            if not actions:  # older than the log
-                return None
-            if written.get("batch", batch + 1) <= batch:
-                run = written.get("run") if written["batch"] == batch else None
-                return run if isinstance(run, str) else None
-        return None
 
     def now(self) -> dt.datetime:
         """The current time in UTC."""

@@ -111,6 +111,15 @@ class Tables:
             return delta.actions(self.path(name), version)
         return []
 
+    def landing(self, batch: int) -> list[dict[str, Any]]:
+        """The actions of the commit that landed a batch, searched backwards; none if bronze's log no longer has it."""
+        for version in range(self.snapshot(BRONZE.name).version, -1, -1):
+            actions = self.actions(BRONZE.name, version)
+            newest = delta.metadata_of(actions).get("batch", batch + 1)
+            if not actions or newest <= batch:
+                return actions if newest == batch else []
+        return []
+
     def commits(self, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
         """A table's versions that its log still has, with the ``userMetadata`` of each, newest first."""
         return delta.commits(self.path(name))
