@@ -83,24 +83,26 @@ def rows_meet(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> bool:
     if not lane.moves:  # an update leaves no key, and the keys of updates are mostly not needed
         places = np.flatnonzero(ends)
         met = _meetings(rows.take(pa.array(places)), lane, work)
-        if met.in_transaction or not len(
-            _unexplained(met, places, rows.filter(updates), np.flatnonzero(updates))
-        ):
+        if met.in_transaction or not len(_unexplained(met, places, rows["after"], updates)):
             return met.in_transaction
     return _meet(_meetings(rows.filter(pc.or_(ends, updates)), lane, work))
 
 
-def _unexplained(met: _Meetings, places: Numbers, updates: pa.Table, updated_at: Numbers) -> Numbers:
+def _unexplained(
+    met: _Meetings, places: Numbers, after: pa.ChunkedArray, updates: pa.ChunkedArray
+) -> Numbers:
     """The rows that leave and are neither what had come nor what an update in between has left, by their whole images; ``places``
-    are those of the changes that have met, ``updated_at`` those of the updates.
+    are those of the changes that have met, ``updates`` is a mask of all changes, whose images after are ``after``.
     """
     left = _differing(met)
+    if not len(left):
+        return left
     leaving = {
         "image": met.said.take(pa.array(left)),
         "came": places[met.came[left]],
         "leaves": places[met.leaves[left]],
     }
-    made = pa.table({"image": updates["after"], "made": updated_at})
+    made = pa.table({"image": after.filter(updates), "made": np.flatnonzero(updates)})
     joined = pa.table({**leaving, "number": left}).join(made, "image", join_type="inner")
     came, at, leaves = (joined[name].to_numpy() for name in ("came", "made", "leaves"))
     explained: Numbers = joined["number"].to_numpy()[(came < at) & (at < leaves)]
