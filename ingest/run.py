@@ -18,7 +18,7 @@ from typing import cast
 
 from pyspark.sql import SparkSession
 
-from ingest.bronze import own
+from ingest.bronze import carried_rows
 from ingest.bronze.land import land, last_batch
 from ingest.bronze.positions import Positions
 from ingest.catalog import sync
@@ -323,14 +323,12 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
         last = lake.decoded()  # what was landed again may belong to a table that has got yet another name
     result.mirrors = _folded(lake, warm, now, last, tell)
     while not lake.stop() and _carry(lake, warm, result, tell, carried.due(lake, _untried(result.mirrors))):
-        for folded in result.mirrors:
-            if (
-                folded.state == "done"
-            ):  # the rows that were carried over are in a batch that it had nothing of
-                folded.until = folded.until or last
+        # of those that the rows do not concern: nothing in the batch of these is theirs
+        for folded in filter(lambda folded: folded.state == "done", result.mirrors):
+            folded.until = folded.until or last
         now, last = _progress_after(result, now, last), lake.decoded()
-        again = {folded.path: folded for folded in _folded(lake, warm, now, last, tell)}
-        result.mirrors = [again.pop(folded.path, folded) for folded in result.mirrors] + list(again.values())
+        again = _folded(lake, warm, now, last, tell)
+        result.mirrors = list({folded.path: folded for folded in [*result.mirrors, *again]}.values())
     for folded in result.mirrors:
         _report(folded, result, lake.pipeline.file)
     result.stopped = "gold" if lake.stop() else ""
@@ -362,8 +360,8 @@ def _carry(
         if isinstance(rows, carried.Carried):
             tell(f"gold {rows.move.table}", f"carrying over {counted(len(rows.rows), 'row')}")
             batch = last_batch(lake) + 1
-            landed = own.land(lake, rows.source, rows.topic(batch), rows.messages(batch))
-            decisions.append(lake, [rows.decision(landed)])
+            carried_rows.land(lake, batch, rows.source, rows.topic(batch), rows.messages(batch))
+            decisions.append(lake, [rows.decision(batch)])
         else:
             decisions.append(lake, [rows])
     if any_due:
@@ -564,17 +562,8 @@ def _rows(lake: Lake, result: Result) -> Iterator[tuple[object, ...]]:
     for fold in result.mirrors:
         if fold.state != "skipped":
             about = (fold.began or now, fold.seconds, fold.version, json.dumps(fold.counts), fold.message)
-            yield (
-                *head[:2],
-                fold.until or result.batch,
-                "gold",
-                fold.mirror,
-                fold.state,
-                *about,
-                None,
-                fold.command or None,
-                *_NO_PLACE,
-            )
+            of_mirror = (*head[:2], fold.until or result.batch, "gold", fold.mirror, fold.state)
+            yield (*of_mirror, *about, None, fold.command or None, *_NO_PLACE)
     for failure in result.failed:
         state = FAILED_CHECK if failure.is_check else "alarm"
         subject = failure.subject or None

@@ -1,4 +1,4 @@
-"""Land messages that this product has written itself: rows of a renamed table, under its new name."""
+"""Land the rows of a renamed table under its new name, as messages that this product has written itself."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from itertools import islice
 
 import pyarrow as pa
 
-from ingest.bronze.land import STAGE, last_batch
-from ingest.bronze.positions import OWN
+from ingest.bronze.land import STAGE
+from ingest.bronze.positions import CARRIED
 from ingest.bronze.store import landed, storing, written_receipts
 from ingest.errors import IngestError
 from ingest.lake import sealing
@@ -22,14 +22,14 @@ _COLUMNS = ("kind", "source", "topic", "partition", "offset", "value", "headers"
 _ARROW = BRONZE.part(*_COLUMNS)
 
 
-def land(lake: Lake, source: str, topic: str, messages: Iterable[bytes]) -> int:
-    """Commit messages of a source as the next batch, and return its number; their receipt says how many they are.
+def land(lake: Lake, batch: int, source: str, topic: str, messages: Iterable[bytes]) -> None:
+    """Commit messages of a source as the next batch; their receipt says how many they are.
 
     Raises:
         IngestError: another run has landed that batch meanwhile.
         SealError: the master key that seals messages is not there.
     """
-    batch, now = last_batch(lake) + 1, lake.now()
+    now = lake.now()
     seal = sealing.begin(lake, batch, now.date())
     pages = _pages(source, topic, messages)
     if lake.writes(BRONZE):
@@ -44,7 +44,6 @@ def land(lake: Lake, source: str, topic: str, messages: Iterable[bytes]) -> int:
         done = lake.append(rows, BRONZE, STAGE, batch)
     if not done:
         raise IngestError(f"Another run landed batch {batch} at the same time: run again.")
-    return batch
 
 
 def _pages(source: str, topic: str, messages: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
@@ -52,7 +51,7 @@ def _pages(source: str, topic: str, messages: Iterable[bytes]) -> Iterator[pa.Re
     while values := list(islice(left, _AT_ONCE)):
         yield _page("message", source, topic, offset, values)
         offset += len(values)
-    yield _page("receipt", source, topic, 0, [json.dumps({OWN: topic, "count": offset}).encode()])
+    yield _page("receipt", source, topic, 0, [json.dumps({CARRIED: topic, "count": offset}).encode()])
 
 
 def _page(kind: str, source: str, topic: str, offset: int, values: list[bytes]) -> pa.RecordBatch:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Receipts = list[tuple[str, int, bytes]]
 """Source, batch, and the columns of each receipt."""
-OWN = "own"  # of a receipt of messages that this product has written itself (`ingest.bronze.own`)
+CARRIED = "carried"  # of a receipt of rows that were carried over (`ingest.bronze.carried_rows`)
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Positions:
 
     def note(self, source: str, batch: int, value: bytes) -> None:
         """Add one receipt, if it says how far a source was read."""
-        if OWN not in json.loads(bytes(value)):
+        if CARRIED not in json.loads(bytes(value)):
             self.add(source, batch, value)
 
     def add(self, source: str, batch: int, value: bytes) -> Receipt | KafkaReceipt:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from ingest import run as running
-from ingest.bronze import own
+from ingest.bronze import carried_rows
 from ingest.change import TableId
 from ingest.config.model import TableRule
 from ingest.ddl import Effect
@@ -418,7 +418,7 @@ def test_nothing_is_carried_over_while_a_batch_waits_to_be_decoded(
         say(yard)
     with monkeypatch.context() as patched:
         patched.setattr(running, "last_batch", lambda lake: lake.decoded() + 1)
-        patched.setattr(own, "land", lambda *_: pytest.fail("it would never come to an end"))
+        patched.setattr(carried_rows, "land", lambda *_: pytest.fail("it would never come to an end"))
         yard.run()
     yard.inserted("hall", 230, 8).run()
     assert [5, 6, 7, 8] == yard.keys("hall")
