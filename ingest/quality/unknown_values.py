@@ -7,10 +7,12 @@ operator decides on the statement.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 
-from ingest.change import TableId
+from ingest.change import LaneId, TableId
 from ingest.config import Pipeline
 from ingest.ddl import UNREAD, Effect
 from ingest.errors import command, counted
@@ -24,6 +26,7 @@ from ingest.lake.mirrors import rule_for
 from ingest.lake.rejects import VALUES_NOT_KNOWN, open_sql
 from ingest.lake.resolve import leaves_values
 from ingest.order import is_weak, order_of
+from ingest.quality import images_before
 from ingest.quality.catalogue import UNKNOWN_VALUES, Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf
 
@@ -40,7 +43,11 @@ def of_mirrors(
     lake: Lake, chosen: Iterable[CheckedMirror], logged: Sequence[Statement], steps: StepsOf | None
 ) -> Iterator[Metric]:
     """The rows that have not come again since, by mirror and column."""
-    doubtful = [statement for statement in logged if not statement.decided and statement.kind != "none"]
+    doubtful: dict[LaneId, list[Statement]] = defaultdict(list)
+    for statement in logged:
+        if not statement.decided and statement.kind != "none":
+            for table in statement.tables:
+                doubtful[statement.source, table].append(statement)
     retyped = _retyped(lake) if doubtful else set()
     never_null = required(lake)
     for subject in chosen:
@@ -48,14 +55,12 @@ def of_mirrors(
         for lane in subject.lanes if subject.mirror is not None and subject.exists else ():
             if rule_for(lake.pipeline, lane.table, subject.path).ignores:
                 continue
-            of_lane = [
-                statement for statement in doubtful
-                if statement.source == lane.source and lane.table in statement.tables
-            ]  # fmt: skip
-            taken = (
-                steps(subject.decided, lane.source, lane.table, subject.applied) if steps and of_lane else ()
+            of_lane = doubtful.get((lane.source, lane.table), ())
+            made: _Made = (
+                cache(partial(images_before.steps_of, steps, subject.decided, lane, subject.applied))
+                if steps
+                else tuple
             )
-            made = [step for step, _ in taken]
             gaps = list(_gaps(of_lane, lane, subject, retyped, made))
             for gap in gaps:
                 if rows := _standing(lake, subject, lane, gap, made):
@@ -94,6 +99,8 @@ def _misfits(lake: Lake) -> _Retyped:
 
 _Retyped = set[tuple[str, TableId, str]]
 """Source, table and column of open rejects that say that a conversion is not known."""
+_Made = Callable[[], Sequence[SchemaStep]]
+"""The schema steps of a lane's statements, which are asked for only where something depends on them."""
 
 
 def _retyped(lake: Lake) -> _Retyped:
@@ -109,7 +116,7 @@ def _gaps(
     lane: CheckedLane,
     subject: CheckedMirror,
     retyped: _Retyped,
-    steps: Iterable[SchemaStep],
+    steps: _Made,
 ) -> Iterator[LeftUnknown]:
     columns = {*subject.decided.by_name}
     for statement in statements:
@@ -123,19 +130,20 @@ def _gaps(
             continue
         of_table = [effect for effect in statement.effects if effect.table == lane.table]
         left = [effect.column for effect in of_table if leaves_values(effect, lane.table)]
-        converted = [effect.column for effect in of_table if effect.action == "modify_column"]
-        # a column of a new key, of a changed type or in another character set is in no effect
-        converted += [step.column for step in steps if str(step.order) == statement.order and step.retypes]
-        left += [name for name in converted if (lane.source, subject.table, name) in retyped]
+        if retyped:
+            converted = [effect.column for effect in of_table if effect.action == "modify_column"]
+            # a column of a new key, of a changed type or in another character set is in no effect
+            converted += [
+                step.column for step in steps() if str(step.order) == statement.order and step.retypes
+            ]
+            left += [name for name in converted if (lane.source, subject.table, name) in retyped]
         yield from (LeftUnknown(statement, name) for name in dict.fromkeys(left))
 
 
-def _standing(
-    lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: LeftUnknown, steps: Iterable[SchemaStep]
-) -> int:
+def _standing(lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: LeftUnknown, steps: _Made) -> int:
     """The rows that are older than a statement and that no whole row, or no value of its column, has set since."""
     mirror, statement = subject.decided, gap.statement
-    emptied = max((str(step.order) for step in steps if step.empties), default="")
+    emptied = max((str(step.order) for step in steps() if step.empties), default="")
     whole = "(op <> 'update' OR NOT coalesce(partial, false))"
     has = whole if gap.column is None else f"({whole} OR {duck.has_member('after', gap.column)})"
     names = mirror.keys
