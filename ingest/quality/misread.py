@@ -8,11 +8,13 @@ shows it, but these cells do.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ingest import formats
-from ingest.change import TableId
+from ingest.change import LaneId
+from ingest.ddl import Effect
 from ingest.errors import command, counted
 from ingest.lake import duck
 from ingest.lake.lake import Lake
@@ -44,13 +46,16 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Iterable[Sta
 
     A mirror that stays as it is stays wrong, so that all its rows are looked at, not only new ones.
     """
-    statements = list(logged)
+    effects: dict[LaneId, list[Effect]] = defaultdict(list)
+    for statement in logged:
+        for effect in statement.effects:
+            effects[statement.source, effect.table].append(effect)
     for subject in chosen:
         if subject.mirror is None or not subject.exists:
             continue
         declared: dict[str, str] = {}
         for lane in subject.lanes:
-            declared |= _unshown(lake, subject, lane, statements)
+            declared |= _unshown(lake, subject, lane, effects.get((lane.source, lane.table), ()))
         for column in subject.decided.sent:
             logical = declared.get(column.name, "")
             proof = _PROOFS.get(logical)
@@ -68,7 +73,7 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Iterable[Sta
 
 
 def _unshown(
-    lake: Lake, subject: CheckedMirror, lane: CheckedLane, statements: Iterable[Statement]
+    lake: Lake, subject: CheckedMirror, lane: CheckedLane, effects: Iterable[Effect]
 ) -> dict[str, str]:
     """The columns, with the types that statements declare, of which a lane's rows may be read as another type.
 
@@ -78,27 +83,23 @@ def _unshown(
     source = lake.pipeline.by_source.get(lane.source)
     has_lists = source is not None and formats.load(source.format).ABOUT.sets_as_lists
     given = rule_for(lake.pipeline, lane.table, subject.path).columns
-    declared = _declared(statements, lane.source, lane.table)
     return {
         name: logical
-        for name, logical in declared.items()
+        for name, logical in _declared(effects).items()
         if logical != "set" or (has_lists and name not in given)
     }
 
 
-def _declared(statements: Iterable[Statement], source: str, table: TableId) -> dict[str, str]:
-    """The columns of which cells may prove the type that the last statement on each declares."""
+def _declared(effects: Iterable[Effect]) -> dict[str, str]:
+    """The columns of which cells may prove the type that the last of a table's effects on each declares."""
     types: dict[str, str | None] = {}
-    for statement in statements:
-        for effect in statement.effects if statement.source == source else ():
-            if effect.table != table:
-                continue
-            if effect.action == "create_table" and effect.columns:
-                types = {column.name: column.type for column in effect.columns}
-            elif effect.action == "rename_column":
-                types[effect.new_name] = types.pop(effect.column or "", None)
-            elif effect.action == "drop_column":
-                types.pop(effect.column or "", None)
-            elif effect.column and effect.type is not None:
-                types[effect.column] = effect.type
+    for effect in effects:
+        if effect.action == "create_table" and effect.columns:
+            types = {column.name: column.type for column in effect.columns}
+        elif effect.action == "rename_column":
+            types[effect.new_name] = types.pop(effect.column or "", None)
+        elif effect.action == "drop_column":
+            types.pop(effect.column or "", None)
+        elif effect.column and effect.type is not None:
+            types[effect.column] = effect.type
     return {name: logical for name, logical in types.items() if logical in _PROOFS}
