@@ -90,7 +90,7 @@ def event(schema: bytes, members: Values, message: Message, hints: Hints, note: 
         after = None
     elif after is None:
         raise Undecodable("no-image", f"the {op} has no after image")
-    keys = declared.keys or tuple(connect.json_key(message.key, lambda _schema: plan) or ())
+    keys = declared.keys or connect.json_key_columns(message.key)
 
     def hides(name: str) -> bool:
         return name not in keys and types.base(plan.types.get(name, "unknown")) in types.LOB

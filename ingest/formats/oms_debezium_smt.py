@@ -48,12 +48,11 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     table = hints.table_of(message.topic) or NO_TABLE
     declared = hints.tables(table)
     plan = connect.plan(b"", connect.row_fields, declared.columns, oms_debezium.no_meaning, reading)
-    key = connect.json_key(message.key, lambda _schema: plan)
     if message.value is None:
-        return [debezium.no_value(message, key, hints)]
+        return [debezium.no_value(message, connect.json_key(message.key, lambda _schema: plan), hints)]
     table = named_table(table, hints, message.topic)
     members, note = json_values.repaired(message.value, json_values.object_of)
-    keys = declared.keys or tuple(key or ())
+    keys = declared.keys or connect.json_key_columns(message.key)
     columns = {*declared.columns, *keys}
     row = connect.json_image(
         {name: value for name, value in members.items() if not is_metadata(name, columns)}, plan
