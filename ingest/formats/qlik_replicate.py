@@ -68,16 +68,16 @@ DATA, METADATA = "DT", "MD"
 COUNTER = 19  # digits at the end of a changeSequence
 
 
-class NamedRecord(msgspec.Struct, gc=False):
+class NamedRecord(msgspec.Struct, gc=False, rename="camel"):
     """What may name the table, in a message or in its headers, as the endpoint was set."""
 
     schema: Text = UNSET
-    schema_name: Text = msgspec.field(default=UNSET, name="schemaName")
+    schema_name: Text = UNSET
     table: Text = UNSET
-    table_name: Text = msgspec.field(default=UNSET, name="tableName")
+    table_name: Text = UNSET
 
 
-class ChangeHeaders(NamedRecord, gc=False, rename="camel"):
+class ChangeHeaders(NamedRecord):
     """The documented headers of a data message."""
 
     operation: Text = UNSET
@@ -92,7 +92,7 @@ class ChangeHeaders(NamedRecord, gc=False, rename="camel"):
     transaction_last_event: Kept = UNSET
 
 
-class ReplicateMessage(NamedRecord, gc=False, rename="camel"):
+class ReplicateMessage(NamedRecord):
     """The members of a data message or of a metadata message."""
 
     lineage: Kept = UNSET
@@ -103,7 +103,7 @@ class ReplicateMessage(NamedRecord, gc=False, rename="camel"):
     headers: ChangeHeaders | UnsetType | None = UNSET
 
 
-class ReplicateEnvelope(ReplicateMessage, gc=False, rename="camel"):
+class ReplicateEnvelope(ReplicateMessage):
     """The members of an envelope, and those of a message that comes without one."""
 
     magic: Text = UNSET
