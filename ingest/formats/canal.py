@@ -46,6 +46,7 @@ from ingest.errors import Undecodable, counted
 from ingest.fold import may_change_key
 from ingest.formats import About, SharedEvidence
 from ingest.images_before import ImagesBefore
+from ingest.values.json_records import count_of
 from ingest.values.remembered import remembered
 
 ABOUT = About(
@@ -214,7 +215,7 @@ def _odd_name(table: str) -> str | None:
 
 def _event_time(es: flat_messages.Count) -> int | None:
     """Microseconds from ``es``, whose milliseconds are padded seconds in the open-source writer."""
-    count = es if type(es) is int else values.integer(es) if isinstance(es, str) else None
+    count = count_of(es)
     return values.micros_of(count, 1000) if count and count > 0 else None
 
 
