@@ -24,6 +24,7 @@ from ingest.decoding import database_kinds
 from ingest.decoding.converters import Converters, Maker, Settings
 from ingest.decoding.database_kinds import TypesOf
 from ingest.errors import Undecodable
+from ingest.values.json_records import kept_of
 from ingest.values.remembered import remembered
 
 REPAIRED = "repaired: comments or trailing commas"
@@ -170,12 +171,6 @@ def absent(kept: object) -> bool:
     return kept is UNSET or kept is None or (type(kept) is Raw and values.is_null(kept))
 
 
-def content(raw: Bytes) -> bytes:
-    """A member's own bytes; none for a missing or null one."""
-    data = b"" if raw is UNSET else bytes(raw)
-    return b"" if data == b"null" else data
-
-
 def rows(kept: Rows | Raw | UnsetType | None) -> Rows:
     """The row images of ``data`` or ``old``, none if absent; null where the writer had no row."""
     if not isinstance(kept, Raw):
@@ -202,7 +197,7 @@ def types_of(envelope: Found) -> Bytes:
 
 def declared_types(raw: Bytes) -> dict[str, str]:
     """``mysqlType`` or ``columnType``: each column's type as the writer names it."""
-    listed = content(raw) or b"{}"
+    listed = kept_of(raw) or b"{}"
     if listed[:1] != b"{":
         raise Undecodable("bad-message", "mysqlType is not an object")
     return {column: name or "" for column, name in values.image(listed).items()}
@@ -292,7 +287,7 @@ def glimpse(sample: bytes) -> Glimpse | None:
         moments=any(value[4:5] == "-" for value in moments),
         column_type=envelope.column_type is not UNSET,
         is_ddl=envelope.is_ddl is not UNSET,
-        sql_type_empty=envelope.sql_type is not UNSET and content(envelope.sql_type) in (b"", b"{}"),
+        sql_type_empty=envelope.sql_type is not UNSET and kept_of(envelope.sql_type) in (b"", b"{}"),
         lengths=any("(" in name for name in declared.values()),
         deleted_in=("data" if data else "old") if envelope.type == "DELETE" and row else "",
     )

@@ -24,7 +24,6 @@ from ingest.decoding.flat_messages import (
     CanalDialect,
     CanalPosition,
     Found,
-    content,
     glimpse,
     position_of,
     read,
@@ -34,6 +33,7 @@ from ingest.fold import may_change_key
 from ingest.formats import About
 from ingest.formats.canal import TEXT_MAKERS, changes
 from ingest.images_before import ImagesBefore
+from ingest.values.json_records import kept_of
 
 ABOUT = About(
     title="Canal-JSON, TiDB TiCDC",
@@ -56,7 +56,7 @@ ABOUT = About(
 
 
 def _extension(envelope: Found) -> dict[str, Raw]:
-    extension = content(envelope.tidb) or b"{}"
+    extension = kept_of(envelope.tidb) or b"{}"
     if extension[:1] != b"{":
         raise Undecodable("bad-message", "_tidb is not an object")
     return values.members(extension)
