@@ -109,11 +109,9 @@ class MessageTypes:
             field.type, field.type_name = field.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
         else:
             field.type = getattr(field, f"TYPE_{kind.upper()}")
-        if (
-            not label and kind not in self._fields
-        ):  # that it is there shows although it is 0 or empty: a choice of one field
-            field.proto3_optional, field.oneof_index = True, len(message.oneof_decl)
-            message.oneof_decl.add(name=f"_{name}")
+            if not label:  # that it is there shows although it is 0 or empty: a choice of one field
+                field.proto3_optional, field.oneof_index = True, len(message.oneof_decl)
+                message.oneof_decl.add(name=f"_{name}")
 
 
 _PACKAGE = "read"
