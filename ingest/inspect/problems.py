@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -395,6 +396,7 @@ def of_state(
         typed = command("rebuild", file, "--layer", "silver")
         yield _of_kind("lake", str(error), typed, since=_last_look(lake))
     yield from _cut_off(lake)
+    misdated_since = cache(partial(_misdated_since, lake))
     for row in rows:
         name, state = row["table"], row["state"]
         if state != OK:
@@ -402,7 +404,7 @@ def of_state(
             yield replace(problem, alone=f"{name} is {state}: {row['message']}", since=row.get("since"))
         if wrong := misdated(row["newest commit"]):
             yield replace(
-                _of_kind("misdated", wrong, mirror=name, since=_misdated_since(lake, name)), alone=""
+                _of_kind("misdated", wrong, mirror=name, since=misdated_since().get(name)), alone=""
             )
     for kind, count in rejects.items():
         problem = _of_kind(f"{kind}_rejects", _rejected(kind, count), command("rejects", file))
@@ -463,21 +465,24 @@ def _last_look(lake: Tables) -> dt.datetime | None:
     return None
 
 
-def _misdated_since(lake: Tables, mirror: str) -> dt.datetime | None:
-    """When the first run began that has brought a mirror changes of such times."""
+def _misdated_since(lake: Tables) -> dict[str, dt.datetime]:
+    """When the first run began that has brought each mirror changes of such times."""
     lanes = lake.ask(
         f"""SELECT "database", "schema", "table", min(batch) AS batch FROM {{books}}
         WHERE event_high < TIMESTAMP '{MISDATED}-01-01' AND "table" IS NOT NULL GROUP BY ALL"""
     )
-    named = [
-        row["batch"]
-        for row in lanes
-        if mirror in map(str, known_mirrors.names(lake.pipeline, TableId.of(row)))
-    ]
-    if not named:
-        return None
-    [first] = lake.ask(f"SELECT min(started_at) AS moment FROM {{runs}} WHERE batch = {min(named)}")
-    return cast("dt.datetime | None", first["moment"])
+    first: dict[str, int] = {}
+    for row in lanes:
+        for mirror in map(str, known_mirrors.names(lake.pipeline, TableId.of(row))):
+            first[mirror] = min(row["batch"], first.get(mirror, row["batch"]))
+    if not first:
+        return {}
+    listed = ", ".join(map(str, sorted(set(first.values()))))
+    runs = lake.ask(
+        f"SELECT batch, min(started_at) AS moment FROM {{runs}} WHERE batch IN ({listed}) GROUP BY batch"
+    )
+    began = {run["batch"]: run["moment"] for run in runs}
+    return {mirror: began[batch] for mirror, batch in first.items() if batch in began}
 
 
 def _of_kind(
