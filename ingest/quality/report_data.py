@@ -61,8 +61,6 @@ def gather(lake: Tables, only: str = "", trend: int = TREND) -> Facts:
     facts.books = _books(lake, facts)
     _add_runs(lake, facts, tables, only, trend)
     _add_checks(lake, facts, tables, only, trend)
-    _count_rejects(lake, tables.values())
-    _limit_ages(pipeline, tables.values())
     _add_ddl(lake, tables, facts.batch)
     facts.rejects = _rejects(lake, facts.batch)
     facts.tables = [tables[path] for path in sorted(tables) if only in ("", tables[path].name)]
@@ -88,8 +86,6 @@ def gather_problems(lake: Tables) -> Facts:
     _add_lanes(lake, facts, tables)
     _add_runs(lake, facts, tables, "", 1)
     _add_checks(lake, facts, tables, "", 1, only_problems=True)
-    _count_rejects(lake, tables.values())
-    _limit_ages(lake.pipeline, tables.values())
     facts.tables = [tables[path] for path in sorted(tables)]
     facts.look()
     return facts
@@ -210,7 +206,7 @@ def _add_checks(
     *,
     only_problems: bool = False,
 ) -> None:
-    """Add the newest verdicts of every subject, with their values over the last runs."""
+    """Add the newest verdicts of every subject, with their values over the last runs, as far as they hold now."""
     wanted = f"mirror = {duck.text(only)}" if only else "true"
     # an age is judged again by whoever looks
     kept = f"""(state <> '{PASS}' OR "check" = 'freshness')""" if only_problems else "true"
@@ -247,6 +243,8 @@ def _add_checks(
             subject = tables[f"{_NO_MIRROR}{mirror}"] = TableFact(mirror)
         if subject is not None:
             subject.checks, subject.checked_at = checks, at
+    _count_rejects(lake, tables.values())
+    _limit_ages(lake.pipeline, tables.values())
 
 
 def _count_rejects(lake: Tables, tables: Iterable[TableFact]) -> None:
