@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ingest.change import TableId
@@ -42,14 +42,13 @@ def understood(lake: Tables, rows: Iterable[Mapping[str, Any]], sent: Lanes) -> 
     return announced(lake, ordered, said)
 
 
-def pending(statements: Iterable[Statement], pipeline: Pipeline) -> dict[str, list[str]]:
+def pending(statements: Sequence[Statement], pipeline: Pipeline) -> dict[str, list[str]]:
     """Undecided statements that left something open, by the mirror's path.
 
     They left rows in another mirror, let rows change that no message shows, or outgrow a type that the file declares. What could not be read, and values that no
     message contains, are counted by `ingest.quality.unknown_values`.
     """
     by_mirror: dict[str, list[str]] = {}
-    statements = list(statements)
     left = {
         (
             statement.source,
