@@ -11,9 +11,8 @@ from dataclasses import replace
 from tests.model import oracle_types
 from tests.model.histories import ROWS
 from tests.model.parts import NAMES
-from tests.model.postgres import PostgresSource, PostgresWriter
-from tests.model.source import Source
-from tests.model.tables import Clause, Column, Name, Table
+from tests.model.postgres import PostgresWriter
+from tests.model.tables import Clause, Column, Table
 from tests.model.values import RefusedError, Type
 
 STEPS = {
@@ -39,15 +38,8 @@ class OracleWriter(PostgresWriter):
     """Draws histories of Oracle: rows move as in PostgreSQL, statements are its own."""
 
     WIDER = oracle_types.WIDER
-
-    def new_source(self) -> Source:
-        """A server of Oracle; its sessions' numbers are those of another one's."""
-        return PostgresSource(
-            time=1_712_345_678_000 + self.number % 1000 * 100_000,
-            hurried=self.life.hurried,
-            within="ORCL",
-            server="Oracle",
-        )
+    WITHIN, SERVER = "ORCL", "Oracle"
+    WHOLE = ("NUMBER",)
 
     def read_type(self, declared: str) -> Type:
         """A declared type."""
@@ -93,14 +85,6 @@ class OracleWriter(PostgresWriter):
             return str(self.random.randint(1, 9))
         return self.random.choice(("A", "a", "b", "1", "01", "x"))
 
-    def movable(self) -> tuple[Table, str]:
-        """A table with a number in its key."""
-        table = self.some_table()
-        names = [name for name in table.key if table.column(name).type.name == "NUMBER"]
-        if not names:
-            raise RefusedError("no number")
-        return table, names[0]
-
     # --- statements ---
 
     def renamed(self, _table: Table, column: Column, to: str) -> Clause:
@@ -143,15 +127,12 @@ class OracleWriter(PostgresWriter):
             (table.database, table.name), clauses, f"ALTER TABLE {self.named(table.name)} {text}"
         )
 
-    def rename(self, pairs: list[tuple[str, str]]) -> None:
+    def renaming(self, old: str, new: str) -> str:
         """ALTER TABLE ... RENAME TO, or RENAME in the session's schema."""
-        for old, new in pairs:
-            sql = f"ALTER TABLE {self.named(old)} RENAME TO {self.quoted(new)}"
-            if self.random.random() < 0.3:
-                sql = f"RENAME {self.quoted(old)} TO {self.quoted(new)}"
-            names: list[tuple[Name, Name]] = [((self.database, old), (self.database, new))]
-            self.source.rename(names, sql, "alter")
-            self.history.doubt(self.source.table((self.database, new)), "renamed")
+        sql = f"ALTER TABLE {self.named(old)} RENAME TO {self.quoted(new)}"
+        if self.random.random() < 0.3:
+            sql = f"RENAME {self.quoted(old)} TO {self.quoted(new)}"
+        return sql
 
     def recreate(self) -> None:
         """DROP TABLE, and CREATE of the same name."""

@@ -75,15 +75,17 @@ class PostgresWriter(Writer):
 
     source: PostgresSource
     WIDER = postgres_types.WIDER
+    WITHIN, SERVER = "shop", "PostgreSQL"
+    WHOLE: tuple[str, ...] = ("integer", "bigint")  # types of a key that may grow by one
     keys = 0
 
     def new_source(self) -> Source:
-        """A server of PostgreSQL, whose names have their letter case."""
+        """A server whose names have their letter case."""
         return PostgresSource(
             time=1_712_345_678_000 + self.number % 1000 * 100_000,
             hurried=self.life.hurried,
-            within="shop",
-            server="PostgreSQL",
+            within=self.WITHIN,
+            server=self.SERVER,
         )
 
     def read_type(self, declared: str) -> Type:
@@ -184,7 +186,7 @@ class PostgresWriter(Writer):
     def movable(self) -> tuple[Table, str]:
         """A table whose keys may meet within a statement, and a whole number of its key."""
         table = self.some_table()
-        names = [name for name in table.key if table.column(name).type.name in ("integer", "bigint")]
+        names = [name for name in table.key if table.column(name).type.name in self.WHOLE]
         if not table.deferrable or not names:
             raise RefusedError("no key that is checked late")
         return table, names[0]
@@ -251,12 +253,16 @@ class PostgresWriter(Writer):
         return Default("(1 + 2)", "3.00" if column.type.numbers else "3", known=False)
 
     def rename(self, pairs: list[tuple[str, str]]) -> None:
-        """ALTER TABLE ... RENAME TO, one statement for each."""
+        """Other names for tables, by one statement for each."""
         for old, new in pairs:
-            sql = f"ALTER TABLE {self.named(old)} RENAME TO {self.quoted(new)}"
+            sql = self.renaming(old, new)
             names: list[tuple[Name, Name]] = [((self.database, old), (self.database, new))]
-            self.source.rename(names, self.dressed(sql), "alter")
+            self.source.rename(names, sql, "alter")
             self.history.doubt(self.source.table((self.database, new)), "renamed")
+
+    def renaming(self, old: str, new: str) -> str:
+        """ALTER TABLE ... RENAME TO."""
+        return self.dressed(f"ALTER TABLE {self.named(old)} RENAME TO {self.quoted(new)}")
 
     def drop_database(self) -> None:
         """DROP SCHEMA ... CASCADE, and all again."""
