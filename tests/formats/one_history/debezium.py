@@ -79,16 +79,21 @@ def key(event: Event, row: Image | None) -> Image:
 
 def source(event: Event) -> dict[str, Any]:
     """The position of the database's connector."""
-    if event.server != "MySQL":
-        return _postgres(event) if event.server == "PostgreSQL" else _oracle(event)
-    return {
+    head = {
         "version": "2.7.0.Final",
-        "connector": "mysql",
+        "connector": event.server.lower(),
         "name": "capture",
         "ts_ms": event.time,
         "snapshot": "incremental" if event.again else "true" if event.kind == "read" else "false",
-        "db": event.database,
         "table": event.table,
+    }
+    return head | _PLACES[event.server](event)
+
+
+def _mysql(event: Event) -> dict[str, Any]:
+    """The place in a file of the log; rows of the first snapshot stand at 0."""
+    return {
+        "db": event.database,
         "file": f"binlog.{99 + event.number // 6:06d}",
         "pos": 0 if event.kind == "read" and not event.again else 4000 + event.number // 2 % 3 * 90,
         "row": event.number % 2,
@@ -100,36 +105,22 @@ def _oracle(event: Event) -> dict[str, Any]:
     places = {"scn": "4000"} if event.kind == "read" else {
         "scn": str(4000 + event.number), "commit_scn": str(50_000 + 10 * event.transaction), "ssn": 0,
     }  # fmt: skip
-    return {
-        "version": "2.7.0.Final",
-        "connector": "oracle",
-        "name": "capture",
-        "ts_ms": event.time,
-        "snapshot": "true" if event.kind == "read" else "false",
-        "db": event.within,
-        "schema": event.database,
-        "table": event.table,
-        "txId": f"{event.transaction:016x}",
-        **places,
-    }
+    return {"db": event.within, "schema": event.database, "txId": f"{event.transaction:016x}", **places}
 
 
 def _postgres(event: Event) -> dict[str, Any]:
     """The log's place; rows of the first snapshot have that of its begin."""
     lsn = 90_000 if event.kind == "read" else 100_000 + event.number * 56
     return {
-        "version": "2.7.0.Final",
-        "connector": "postgresql",
-        "name": "capture",
-        "ts_ms": event.time,
-        "snapshot": "true" if event.kind == "read" else "false",
         "db": event.within,
         "sequence": json.dumps([str(lsn - 8), str(lsn)]),
         "schema": event.database,
-        "table": event.table,
         "txId": 700 + event.transaction,
         "lsn": lsn,
     }
+
+
+_PLACES = {"MySQL": _mysql, "PostgreSQL": _postgres, "Oracle": _oracle}
 
 
 # --- values -------------------------------------------------------------------------------------
