@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.formats.one_history import bare_avro, debezium
 from tests.formats.one_history.test_one_history import NONE
 from tests.formats.one_history.writing import Dialect
 from tests.model import oracle_types
 from tests.model.oracle import OracleWriter
-from tests.model.parts import Life
 from tests.model.postgres_captures import PostgresCapture
 
 
 class OracleCapture(PostgresCapture):
     """A dialect of Oracle."""
 
-    def life(self, steps: Mapping[str, int], **parts: Any) -> Life:
-        """A life of those steps that the dialect can express."""
-        kinds = {"types": oracle_types.DECLARED, "keys": oracle_types.KEYS}
-        return Life(dict(steps), **{**kinds, "hurried": True, "writer": OracleWriter, **parts})
+    KINDS: ClassVar[Mapping[str, Any]] = {
+        "types": oracle_types.DECLARED,
+        "keys": oracle_types.KEYS,
+        "writer": OracleWriter,
+    }
 
 
 CAPTURES = tuple(

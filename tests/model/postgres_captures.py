@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ingest.config.model import TableRule
 from tests.formats.one_history.postgres import LOST, POSTGRES
@@ -26,15 +26,17 @@ RENAMING = {"rename_table", "rotate"}
 class PostgresCapture(Capture):
     """A dialect of PostgreSQL."""
 
+    KINDS: ClassVar[Mapping[str, Any]] = {
+        "types": postgres_types.DECLARED,
+        "keys": postgres_types.KEYS,
+        "writer": PostgresWriter,
+    }
+
     def life(self, steps: Mapping[str, int], **parts: Any) -> Life:
         """A life of those steps that the dialect can express."""
         unsaid = UNTOLD if self.loss.statements else set[str]()
         known = {name: weight for name, weight in steps.items() if name not in unsaid}
-        kinds = {"types": postgres_types.DECLARED, "keys": postgres_types.KEYS}
-        return Life(
-            known,
-            **{**kinds, "hurried": True, "writer": PostgresWriter, "shown": self.loss.statements, **parts},
-        )
+        return Life(known, **{**self.KINDS, "hurried": True, "shown": self.loss.statements, **parts})
 
     def told(self, steps: Mapping[str, int]) -> dict[str, int]:
         """The steps of which messages alone tell everything, without what the checks of a lake see in its books."""
