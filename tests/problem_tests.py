@@ -51,13 +51,12 @@ ELSEWHERE = {  # tests of their own
     "message_rejects": "tests/inspect/test_problems.py:test_each_cause_is_listed_once",
     "types_misread": "tests/quality/test_misread.py:test_an_approved_statement_does_not_settle_how_its_column_is_read",
     "change_rejects": "tests/test_ways_out.py:refused",
-}
-BROUGHT_ABOUT = dict.fromkeys(
-    ("event_order", "unplaced_changes", "repeated_moves", "row_count", "key_unique", "key_not_null", "ghost_rows", "missing_rows",
-     "schema", "readable", "rows", "cells_checked"),
-    "tests/inspect/test_brought_about.py:test_what_has_happened_is_listed",
-)  # fmt: skip
-"""Those that a night of one pipeline brings about."""
+    **dict.fromkeys(  # a night of one pipeline
+        ("event_order", "unplaced_changes", "repeated_moves", "row_count", "key_unique", "key_not_null", "ghost_rows",
+         "missing_rows", "schema", "readable", "rows", "cells_checked"),
+        "tests/inspect/test_brought_about.py:test_what_has_happened_is_listed",
+    ),
+}  # fmt: skip
 EVERY_CHECK = "tests/inspect/test_every_kind.py:test_every_command_runs"
 
 
@@ -66,7 +65,5 @@ def named_tests(kind: str) -> Iterable[str]:
     yield from (f"tests/test_ways_out.py:{state}" for state, kinds in SHOWN.items() if kind in kinds)
     if kind in ELSEWHERE:
         yield ELSEWHERE[kind]
-    if kind in BROUGHT_ABOUT:
-        yield BROUGHT_ABOUT[kind]
     if kind in OF_CHECKS | OF_THRESHOLDS and kind not in OF_THE_LAKE:
         yield EVERY_CHECK
