@@ -10,7 +10,7 @@ from ingest import types
 from ingest.change import Change, Op
 from ingest.fold import Placed, SchemaStep, fold
 from ingest.order import Order
-from ingest.values.conversions import KEEP, UNKNOWN, conversion, named
+from ingest.values.conversions import KEEP, UNKNOWN, Conversion, conversion, named
 
 
 @pytest.mark.parametrize(
@@ -288,6 +288,12 @@ def test_texts_of_one_type_as_another_prints_them(old: str, new: str, text: str,
     assert (True, False, expected) == (rule.certain, rule.doubted(text), rule.of(text))
 
 
+def of_postgres(old: str, new: str) -> Conversion:
+    """What PostgreSQL makes of values when a column gets another type."""
+    logical = named(types.postgres(old), old, mysql=False)
+    return conversion(logical, types.postgres(new), new, dialect="postgres")
+
+
 @pytest.mark.parametrize(
     ("old", "new", "text"),
     [
@@ -303,9 +309,7 @@ def test_texts_of_one_type_as_another_prints_them(old: str, new: str, text: str,
 )
 def test_a_date_far_away_is_not_cut(old: str, new: str, text: str) -> None:
     """A year before Christ became one after it, and a date of the year 12024 lost its last digit, without a word."""
-    rule = conversion(
-        named(types.postgres(old), old, mysql=False), types.postgres(new), new, dialect="postgres"
-    )
+    rule = of_postgres(old, new)
     assert (text, True) == (rule.of(text), rule.doubted(text))
 
 
@@ -321,9 +325,7 @@ def test_a_date_far_away_is_not_cut(old: str, new: str, text: str) -> None:
 )
 def test_a_date_that_all_types_write_alike_is_sure(old: str, new: str, text: str) -> None:
     """A right row would be reported: a server keeps these as they are."""
-    rule = conversion(
-        named(types.postgres(old), old, mysql=False), types.postgres(new), new, dialect="postgres"
-    )
+    rule = of_postgres(old, new)
     said = rule.of(text).removesuffix(" 00:00:00")
     assert (text, False) == (said, rule.doubted(text))
 
