@@ -72,11 +72,9 @@ def _printed(kind: Any, text: str) -> str:
     if kind.name == "boolean":
         return text[0]
     printed = kind.printed(text)
-    return (
-        f"-${printed[1:]}"
-        if kind.name == "money" and printed[0] == "-"
-        else "$" * (kind.name == "money") + printed
-    )
+    if kind.name != "money":
+        return printed
+    return f"-${printed[1:]}" if printed[0] == "-" else f"${printed}"
 
 
 def found(server: Any, table: Table) -> tuple[list[str], list[str]]:
