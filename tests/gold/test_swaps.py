@@ -326,13 +326,7 @@ def test_states_end_and_begin_with_the_swap(tmp_path: Path) -> None:
 
 def test_masked_values_are_not_masked_twice(tmp_path: Path) -> None:
     """Rows that come from silver hold masked values; a second mask would part them from those that come later."""
-
-    class Masked(Yard):
-        @property
-        def pipeline(self) -> Pipeline:
-            return replace(super().pipeline, mask_secret="s" * 32)
-
-    yard = Masked(unstarted(), tmp_path, Warm(), TableRule("yard.*", mask={"n": "hmac"}))
+    yard = masked_yard(tmp_path, {"n": "hmac"}, "s" * 32)
     play(yard, [row("hall", 10, 1), *NIGHT], cut=False)
     rows = yard.lake().ask_mirror("mirrors/yard/hall", "SELECT id, n FROM {mirror} ORDER BY id")
     assert [5, 6, 7] == [row["id"] for row in rows]
