@@ -32,7 +32,7 @@ from ingest.lake.starts import Start
 from ingest.lake.tables import LakeReader
 from ingest.run import Warm
 from ingest.silver.lift import Lifting, SourceDecoder
-from tests.gold.test_late_renames import Yard
+from tests.gold.test_late_renames import Weak, Yard
 from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
@@ -416,15 +416,6 @@ def test_nothing_is_carried_over_while_a_batch_waits_to_be_decoded(
         yard.run()
     yard.inserted("hall", 230, 8).run()
     assert [5, 6, 7, 8] == yard.keys("hall")
-
-
-class Weak(Yard):
-    """In a dialect without positions."""
-
-    @property
-    def pipeline(self) -> Pipeline:
-        made = super().pipeline
-        return replace(made, sources=(replace(made.sources[0], format="canal"),))
 
 
 @pytest.mark.parametrize("rewound", [False, True])
