@@ -28,7 +28,7 @@ COMPILE = .venv-lock/bin/uv pip compile pyproject.toml --universal --python-vers
 
 help:
 	@echo 'make demo       set up, run the examples of conf/ over messages of today in demo/, from messages to mirrors, show the result'
-	@echo 'make test       set up and run the tests of every part in two processes; no services, no root'
+	@echo 'make test       set up and run the tests of every part in three processes; no services, no root'
 	@echo 'make e2e        run those that use Spark for long or real parts: kills, a broker, databases, a store, a cluster; what cannot be had is skipped'
 	@echo 'make slow       run the long tests: random histories through Spark, every cut into batches, rebuilds, epochs'
 	@echo 'make mutants    plant known faults and see the tests catch each; make histories: a million random histories'

@@ -27,7 +27,7 @@ for name in ("FORCE_COLOR", "PY_COLORS", "CLICOLOR_FORCE", "GITHUB_ACTIONS", "LI
 os.environ["COLUMNS"] = "80"  # as without a terminal
 
 ROOT = Path(__file__).resolve().parent.parent
-settings.register_profile("tests", deadline=None)  # two processes share the machine: a pause is no failure
+settings.register_profile("tests", deadline=None)  # processes share the machine: a pause is no failure
 settings.load_profile("tests")
 
 

@@ -1,9 +1,11 @@
-"""Runs the tests in several processes, two by default: ``python -m tests.parallel [--minutes N] [--order SEED] [pytest's own arguments]``.
+"""Runs the tests in several processes, two by default and three in `make test`.
 
-Each process is a whole pytest with its own Spark session; the first one begins with the files that need it and the second
-with the others, so that often one session is started and gets warm. Both collect the same tests; a file is run by the process
+``python -m tests.parallel [--processes N] [--minutes N] [--record] [--order SEED] [pytest's own arguments]``
+
+Each process is a whole pytest with its own Spark session; the first one begins with the files that need it and any other
+with the rest, so that often one session is started and gets warm. All collect the same tests; a file is run by the process
 that claims it first, by creating a file in a shared folder. Nothing is sent between the processes, and they write to
-files, so a JVM that outlives its Python cannot keep the other waiting. With ``--minutes`` no file is begun after that
+files, so a JVM that outlives its Python cannot keep the others waiting. With ``--minutes`` no file is begun after that
 time: those that were not run are listed at the end, and fail nothing. So are the costliest tests: one of `make test` that
 takes `COSTLY` seconds of processor time is named, unless its mark ``costly`` says why. The longest files come first; with ``--order``
 files, and the tests of each, come in a random order, which a run with the same seed repeats: no test may depend on another.
@@ -135,7 +137,7 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int) -> None:
 
 
 def grouped(items: list[pytest.Item], order: str = "", number: int = 0) -> dict[str, list[pytest.Item]]:
-    """The tests of each file, the longest file first: small files at the end fill both processes.
+    """The tests of each file, the longest file first: small files at the end fill all processes.
 
     The first process begins with the files that need Spark, any other with those that do not. With an ``order``, a seed,
     files and their tests are shuffled.
