@@ -70,7 +70,7 @@ _KINDS = (
             r"is not a Parquet file|Could not read footer|[Ee]xpected magic number|CANNOT_READ_FILE|FAILED_READ_FILE"
             r"|ParquetDecodingException|Corrupt(?:ed)? |can not read class org.apache.parquet|SNAPPY|ZstdIOException"
             r"|DELTA_DELETION_VECTOR_(?:CHECKSUM|SIZE)|DELTA_FILE_NOT_FOUND|FileNotFoundException|FAILED_TO_READ"
-            r"|Parquet (?:magic bytes not found|file size is)|Couldn't deserialize thrift|decompression fail(?:ed|ure)"
+            r"|Parquet (?:magic bytes not found|file size is)|Couldn't deserialize thrift|decompression failed|decompression failure"
             r"|Failed to open local file|No magic bytes found|No files found that match"  # Arrow's and DuckDB's texts
             r"|too small to be a Parquet file|Footer length error in file|TProtocolException"
         ),
