@@ -76,6 +76,9 @@ class Crossings:
         default_factory=dict
     )  # where a row came before any other change
     _left: set[Hashable] = field(default_factory=set)  # which a row that is not known has left
+    _moved: dict[Hashable, Hashable] = field(
+        default_factory=dict
+    )  # what the move said that brought the row, where only that tells its repetition
     doubted: set[Any] = field(default_factory=set)
     """Keys whose row leaves that had come to them in the same transaction, if nothing is known of them before it: if a row
     was there, it may be the one that leaves."""
@@ -85,6 +88,7 @@ class Crossings:
     ) -> None:
         """Take note that a row comes to a key that may have one; ``known`` if the key has ever had one."""
         transaction = transaction_of(event.change)
+        moves_again = self._moves_again(key, event)
         owed, settled = self._owed.get(key), self._settled.get(key)
         if settled is not None and settled.transaction != transaction:
             del self._settled[key]
@@ -94,8 +98,17 @@ class Crossings:
                 self._begun[key] = transaction
             return
         owes = owed is not None and owed.transaction == transaction  # a row that was there before both
-        if not owes and not _comes_again(event, present, values):
+        if not owes and not moves_again and not _comes_again(event, present, values):
             self._owed[key] = _Owed(present, transaction, event.change.op is Op.UPDATE)
+
+    def _moves_again(self, key: Hashable, event: PlacedChange) -> bool:
+        """Take note of a move; true if it has no position and is the one that has brought the key's row, whatever a statement has made of it since."""
+        if event.order.sequence or event.change.op is not Op.UPDATE:
+            self._moved.pop(key, None)
+            return False
+        said, before = _said(event), self._moved.get(key)
+        self._moved[key] = said
+        return said == before
 
     def change(self, key: Hashable) -> None:
         """Take note that the row of a key changes and keeps the key: outside of transactions no departure is owed then."""
@@ -106,7 +119,7 @@ class Crossings:
 
     def clear(self) -> None:
         """Forget all: no row from before is there."""
-        for keys in (self._owed, self._settled, self._begun, self.doubted):
+        for keys in (self._owed, self._settled, self._begun, self._moved, self.doubted):
             keys.clear()
 
     def leaving(self, key: Hashable, event: PlacedChange, present: PresentRow | None) -> Departure:
@@ -150,6 +163,8 @@ class Crossings:
         else:
             self._settled.pop(key, None)
         self._owed.pop(key, None)
+        if not taken.stays:
+            self._moved.pop(key, None)
         return taken
 
 
