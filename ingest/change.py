@@ -42,7 +42,7 @@ ROW_OPS = frozenset({Op.READ, Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE})
 LOAD_ENDS = "the last row of a load"
 """The note of a row after which a full load of its table has nothing more."""
 READ_MEANWHILE = "read while the stream went on"
-"""The note of a row of a load that runs beside the changes of its table, and whose end no message says."""
+"""The note of a row of a load that runs while its table changes, and whose end no message says."""
 LOAD_BEGUN = "bootstrap-start"
 """The note of a mark that comes before the first row of a full load."""
 LOAD_ENDED = "bootstrap-complete"

@@ -323,9 +323,9 @@ def loaded_sql(order_key: str) -> str:
     return f"starts_with(substr({order_key}, 2 + {_mark_sql(order_key, '1')}), '{number_key(0)}')"
 
 
-def arrival_sql(order_key: str) -> str:
-    """SQL for the arrival in an order key, in its written form."""
-    place = f"split_part({order_key}, '{_END}', 2)"
+def arrival_sql() -> str:
+    """SQL for the arrival in the column ``order_key``, in its written form."""
+    place = f"split_part(order_key, '{_END}', 2)"
     return f"substr({place}, 2 + {_mark_sql(place, '1')})"
 
 

@@ -349,7 +349,7 @@ def _carry(
 ) -> bool:
     """Land the rows of renamed tables under their new names, and decode them; True if there were some, and they are decoded.
 
-    A run that is killed before the decision lands them once more. Nothing is landed behind a batch that silver cannot decode
+    A run that is killed before the decision lands them once more. Nothing is landed after a batch that silver cannot decode
     yet, as while a registry does not answer: it would be landed again and again.
     """
     if last_batch(lake) > lake.decoded():

@@ -278,7 +278,7 @@ def _said_of_copies(source: Source, seen: moved.Recognised) -> list[str]:
 
 
 def _said_of_doubtful(source: Source, seen: moved.Recognised) -> list[str]:
-    """A warning of files that are read as new ones, though their folder may be one that was moved and written anew."""
+    """A warning of files that are read as new ones, though their folder may be one that was moved and written again."""
     return [
         f"{counted(count, 'file')} in {shown(folder)} {'has' if count == 1 else 'have'} the name of one that was read in "
         f"{shown(former)} and is gone, with other content, though other files have been moved from there: "

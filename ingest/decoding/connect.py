@@ -242,12 +242,12 @@ def _listed(item: ColumnReader) -> ColumnReader:
     """The plan of an array whose items have a meaning: a JSON list of their canonical texts, or of such lists."""
 
     def listed(of_item: Text, of_other: Text) -> Text:
-        def told(value: Any) -> Any:
+        def texts(value: Any) -> Any:
             if type(value) is list:
-                return [told(each) for each in value]
+                return [texts(each) for each in value]
             return None if value is None else of_item(value)
 
-        return lambda value: compact(told(value)) if type(value) is list else of_other(value)
+        return lambda value: compact(texts(value)) if type(value) is list else of_other(value)
 
     return ColumnReader("json", listed(item.json, json_values.text), listed(item.plain, plain_text))
 

@@ -68,7 +68,7 @@ class About:
         before: how images before are written.
         split_moves: True where a changed key comes as a delete and an insert, which may lack unchanged values.
         load_ends: what says that a full load has come to its end: ``marks`` before and after its rows (`LOAD_BEGUN`, `LOAD_ENDED`),
-            its ``last row`` (`LOAD_ENDS`), unless it runs beside the changes (`READ_MEANWHILE`), or nothing.
+            its ``last row`` (`LOAD_ENDS`), unless it runs while the table changes (`READ_MEANWHILE`), or nothing.
         placed_loads: True where rows of a full load come before all changes although they name a position.
         sets_as_lists: True where a SET comes as a list of its labels, as does a list in a JSON column.
         shared_reads: True where rows of a snapshot carry the log's position when it was taken, which they all share.

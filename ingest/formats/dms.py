@@ -154,7 +154,7 @@ def _row(place: Change, envelope: Mapping[str, Raw], hints: Hints, topic: str) -
 
 
 def _known_of_deleted(row: Image, keys: Collection[str]) -> Image:
-    """A deleted row without the NULLs that stand for what the source's log does not hold: all cells beside the key."""
+    """A deleted row without the NULLs that stand for what the source's log does not hold: all cells but the key."""
     key = {name: cell for name, cell in row.items() if name in keys}
     return key if keys and all(row[name] is None for name in row.keys() - key.keys()) else row
 

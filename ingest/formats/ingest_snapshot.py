@@ -12,7 +12,7 @@
 - ``time`` is the source's own clock as the rows were read.
 - ``carried`` is of rows of a renamed table that come from ``changes`` and are landed again under its new name: their
   values are masked already.  ``first`` is then the number of the message's first row: equal rows of a table without a
-  key are told apart by it.
+  key are distinguished by it.
 """
 
 from __future__ import annotations

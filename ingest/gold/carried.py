@@ -418,7 +418,7 @@ def _where(move: Move, until: int) -> str:
 
 def _is_loaded_within(tenure: Tenure) -> str:
     """The condition of rows of a full load that arrived in a tenure: later ones are of the next table of that name."""
-    arrived = arrival_sql("order_key")
+    arrived = arrival_sql()
     low = arrival_key(order_of(tenure.low).arrival) if tenure.low else ""
     high = arrival_key(order_of(tenure.high).arrival)
     return f"({loaded_sql('order_key')} AND {arrived} > {duck.text(low)} AND {arrived} < {duck.text(high)})"

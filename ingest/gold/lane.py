@@ -38,7 +38,6 @@ class Lane:
     truncates_ever: int = 0
     inherits: int = 0
     inherits_ever: int = 0
-    ddl_ever: int = 0
     changes_ever: int = 0
     # the column that distinguishes its rows from other lanes', and its value
     shard: tuple[str, str] | None = None

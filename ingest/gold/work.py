@@ -452,7 +452,6 @@ def _lane(name: LaneId, past: LaneSums, new: LaneSums, by: LaneKeys, **given: An
         truncates_ever=new.truncates + past.truncates,
         inherits=new.inherits,
         inherits_ever=new.inherits + past.inherits,
-        ddl_ever=new.ddl + past.ddl,
         changes_ever=new.changes + past.changes,
         eras=by.eras,
         merged=by.merged,

@@ -156,7 +156,7 @@ def moves(statements: Iterable[Statement], came: Came) -> list[Move]:
 
 
 def _renamed(statements: Iterable[Statement]) -> set[TableId]:
-    """The names that a statement takes from a table or gives to it: of others nobody asks where their rows begin."""
+    """The names that a statement takes from a table or gives to it: only of these it matters where their rows begin."""
     effects = (effect for statement in statements for effect in statement.effects)
     return {
         table

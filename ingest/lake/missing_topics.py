@@ -55,7 +55,7 @@ def note(lake: Lake, missing: Missing) -> None:
 
 
 def _missed(lake: Tables) -> dict[str, dict[str, _Missed]]:
-    """By source and topic, what is missing now; a topic that was there meanwhile begins anew."""
+    """By source and topic, what is missing now; a topic that was there meanwhile begins again."""
     missed: dict[str, dict[str, _Missed]] = {}
     for decision in decisions.read(lake).of(MISSING_TOPICS):
         before = missed.get(decision.subject, {})

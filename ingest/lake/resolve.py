@@ -483,7 +483,7 @@ class _Made:
         self._forget(old)
         self._forget(new)
         self._replace(new)
-        if new in statement.carried:  # its rows have come again under the new name, behind the statement
+        if new in statement.carried:  # its rows have come again under the new name, after the statement
             yield Effect("drop_table", old)
             created = self._created_as(new, done)
             self.effects[new], self.created[new] = [created], statement.order

@@ -18,9 +18,9 @@ def number_of(order: Order) -> int | None:
     return order.arrival[2] if len(order.arrival) > 2 and order.arrival[1] == RANK else None
 
 
-def read_sql(topic: str = "topic") -> str:
+def read_sql() -> str:
     """SQL: true for a change that a snapshot has read, by the file that it lay in."""
-    return f"ends_with({topic}, '{ingest_snapshot.SUFFIX}')"
+    return f"ends_with(topic, '{ingest_snapshot.SUFFIX}')"
 
 
 def folder(pipeline: Pipeline, source: str) -> Path:

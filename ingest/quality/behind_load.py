@@ -34,9 +34,9 @@ def lost_behind_load(ordered: OrderedLane, place: str) -> int:
             FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where}),
         load AS (SELECT k, max(struct_pack(order_key, after)) AS read FROM rows WHERE is_loaded GROUP BY k),
         begun AS (SELECT min(clock) AS clock FROM rows WHERE is_loaded),
-        behind AS (SELECT k, max(struct_pack(order_key, after, batch, clock)) AS last FROM rows
+        earlier AS (SELECT k, max(struct_pack(order_key, after, batch, clock)) AS last FROM rows
             WHERE NOT is_older AND op <> 'read' AND order_key < {duck.text(place)} GROUP BY k)
-        SELECT count(*) AS n FROM behind JOIN load USING (k) CROSS JOIN begun
+        SELECT count(*) AS n FROM earlier JOIN load USING (k) CROSS JOIN begun
         WHERE NOT {ordered.says_same("last.after", "read.after")} AND {is_new} AND {is_newer}
         AND k NOT IN (SELECT k FROM rows WHERE order_key > {duck.text(place)} AND NOT is_loaded)"""
     )

@@ -7,7 +7,7 @@ Three things are not known, and are decided so that a right mirror has no compla
   a message that came twice has the clock that it had. Without clocks it must have rows from that load's beginning: what a
   source sends twice is the end.
 - *Whether it has come to its end.* It has if the source has sent a batch since without any row of it, or changes of the table
-  came after it in the same stream, unless the dialect's loads run beside the changes.
+  came after it in the same stream, unless the dialect's loads run while the table changes.
 - *Whether it was of the whole table.* It was not if it left out more rows than it had again: of a part, or of a load that
   was taken up where it had stopped, nothing is missing.
 
@@ -43,7 +43,7 @@ def rows_not_loaded_again(ordered: OrderedLane) -> Iterator[Metric]:
         return
     if not ordered.lane.reads and not ordered.lane.load_rests:
         return
-    loads = _Loads(ordered, beside=known.load_ends == "last row")
+    loads = _Loads(ordered, meanwhile=known.load_ends == "last row")
     if not loads.has_ended() or not loads.has_keys_again():
         return
     begun = loads.begin_of_second()
@@ -53,15 +53,15 @@ def rows_not_loaded_again(ordered: OrderedLane) -> Iterator[Metric]:
 
 @dataclass(frozen=True, slots=True)
 class _Loads:
-    """The loads of a lane; those that run ``beside`` the changes are noted."""
+    """The loads of a lane; those that run while the table changes (``meanwhile``) are noted."""
 
     ordered: OrderedLane
-    beside: bool
+    meanwhile: bool
 
     @property
     def loaded(self) -> str:
         """SQL: true for a row of a load without an end of its own."""
-        noted = f" AND coalesce(note, '') LIKE '%{READ_MEANWHILE}%'" if self.beside else ""
+        noted = f" AND coalesce(note, '') LIKE '%{READ_MEANWHILE}%'" if self.meanwhile else ""
         return f"(op = 'read' AND NOT {read_sql()}{noted})"
 
     @property
@@ -79,7 +79,7 @@ class _Loads:
 
     def _is_left_behind(self, batches: str) -> bool:
         """True if the last row of some batches is a change that comes after a load."""
-        if self.beside or not self.is_one_stream:
+        if self.meanwhile or not self.is_one_stream:
             return False
         last = self.ordered.lake.ask(
             f"""SELECT {self.loaded} AS loaded FROM {{changes.change}} WHERE {batches} AND {self.ordered.where}
@@ -91,7 +91,7 @@ class _Loads:
         """Common table expressions: ``stretches`` has each row of a load with its stretch, and the stretch that had its key before."""
         changed = (
             "sum(CASE WHEN loaded THEN 0 ELSE 1 END) OVER arrived"
-            if self.is_one_stream and not self.beside
+            if self.is_one_stream and not self.meanwhile
             else "0"
         )
         cut = "number - lag(number) OVER arrived > 1 OR changed <> lag(changed) OVER arrived"
