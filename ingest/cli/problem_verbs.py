@@ -60,17 +60,21 @@ def status(
     faults: dict[Path, IngestError] = {}
     sound = readable(files, faults)
     with all_looked_at(sound) as lakes:
-        statuses = [looking.status(lake) for lake in lakes]
+        by_file = {file: looking.status(lake) for file, lake in zip(sound, lakes, strict=True)}
+    if output_as != "table":  # as a table it is the command's error
+        by_file |= {file: looking.unusable(file, fault) for file, fault in faults.items()}
+    statuses = [by_file[file] for file in files if file in by_file]
     if output_as == "prom":
         output.text(prom.text(*statuses))
-        refuse(faults)
+        for fault in faults.values():
+            output.warning(str(fault))
         return  # what is wrong is among the metrics
 
     def show() -> None:
         for status in statuses:
             live_status.show(status)
 
-    output.answer(output_as, statuses if len(files) > 1 else statuses[0], show)
+    output.answer(output_as, statuses if len(files) > 1 else next(iter(statuses), None), show)
     refuse(faults)
     _end([problem for state in statuses for problem in state["causes"]], exit_zero=exit_zero)
 
@@ -96,6 +100,8 @@ def listing(
     sound = readable(files, faults)
     with all_looked_at(sound) as lakes:
         rows = [problem for lake in lakes for problem in alerting.listed(lake)]
+    if output_as == "json":  # as a table it is the command's error
+        rows += [alerting.unusable(file, fault) for file, fault in faults.items()]
     columns = ("id", "severity", "since", "cause", "text", "command", "acknowledged", "sent")
     if rows or output_as == "json":
         output.listing(rows, ("pipeline", *columns) if len(files) > 1 else columns, output_as)

@@ -164,7 +164,10 @@ def report(
     if len(files) > 1 and out.suffix:
         raise ConfigError([f"--out {out} is one page; give a folder for the {len(files)} pipelines' pages"])
     faults: dict[Path, IngestError] = {}
-    with all_looked_at(readable(files, faults)) as lakes:
+    sound = readable(files, faults)
+    if not sound:
+        refuse(faults)
+    with all_looked_at(sound) as lakes:
         reports = [
             _report(lake, out if len(files) == 1 else out / f"{lake.pipeline.name}.html") for lake in lakes
         ]

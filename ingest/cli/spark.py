@@ -138,13 +138,13 @@ def all_looked_at(files: list[Path]) -> Iterator[list[Tables]]:
 
 
 def readable(files: list[Path], faults: dict[Path, IngestError]) -> list[Path]:
-    """The pipeline files whose lakes can be looked at; as `each_usable`."""
+    """The pipeline files whose lakes can be looked at, maybe none; ``faults`` gets those of the others."""
 
     def look(file: Path) -> Path:
         _with_lakes([file], to_look=True)
         return file
 
-    return each_usable(files, look, faults)
+    return _each_taken(files, look, faults)
 
 
 def each_usable(
@@ -155,14 +155,21 @@ def each_usable(
     Raises:
         IngestError: it can take none of them; that of the first file, those of the others are warnings.
     """
+    usable = _each_taken(files, take, faults)
+    if not usable:
+        refuse(faults)
+    return usable
+
+
+def _each_taken(
+    files: list[Path], take: Callable[[Path], Taken], faults: dict[Path, IngestError]
+) -> list[Taken]:
     usable = []
     for file in files:
         try:
             usable.append(take(file))
         except IngestError as error:
             faults[file] = error
-    if not usable:
-        refuse(faults)
     return usable
 
 

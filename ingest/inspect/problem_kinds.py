@@ -56,6 +56,7 @@ OF_THE_LAKE = {
         Kind("held", HELD, ERROR, ("retry", "rebuild", "epoch", "ddl")),
         Kind(EXCLUDED, "The table is excluded, and its mirror is there", WARN, ("drop",)),
         Kind(PAUSED, "The table is paused", WARN, ("resume",)),
+        Kind("pipeline_file", "its lake cannot be looked at", ERROR, ("validate", "run"), "pipeline file"),
         Kind("lake", "it is not whole", ERROR, ("rebuild",), "lake"),
         Kind("rows_removed", "others have taken rows out of its own tables", ERROR, ("backfill",), "lake"),
         Kind("interrupted", "it did not come to its end", ERROR, ("run",), "run"),

@@ -12,12 +12,13 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 from ingest.catalog import registrations
 from ingest.change import TableId
-from ingest.errors import HeldError, IngestError, command, counted
+from ingest.errors import ConfigError, HeldError, IngestError, command, counted
 from ingest.gold import completed
 from ingest.inspect.due import overdue
 from ingest.inspect.gone_tables import departed
@@ -444,6 +445,12 @@ def of_state(
         typed = command("reconcile", file, "--due", f"--source={late.source}")
         problem = _of_kind("not_compared", f"{late.sentence}: `{typed}`", typed, since=late.since)
         yield _of_source(late.source, problem)
+
+
+def unusable(file: Path, fault: IngestError) -> Problem:
+    """That a pipeline file cannot be used, or has no lake yet."""
+    verb = "validate" if isinstance(fault, ConfigError) else "run"
+    return _of_kind("pipeline_file", str(fault), command(verb, file))
 
 
 def _cut_off(lake: Tables) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ingest.change import TableId
-from ingest.errors import HeldError, command, counted
+from ingest.errors import HeldError, IngestError, command, counted
 from ingest.gold import approval, completed, foreign_commits
 from ingest.gold import complete_until as completeness
 from ingest.gold.approval import Listed
@@ -302,6 +302,23 @@ def summary(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
         "pending_statements": seen.undecided,
         "last_run": last,
         "next": _next(lake, needing, seen),
+    }
+
+
+def unusable(file: Path, fault: IngestError) -> dict[str, Any]:
+    """What `status` says of a pipeline file that cannot be used, or has no lake yet; it is called by its file's name."""
+    problem = problems.unusable(file, fault)
+    return {
+        "pipeline": file.stem,
+        "headline": f"{file.stem}: its lake cannot be looked at; 1 problem needs somebody.",
+        **_until(Complete()),
+        "tables": [],
+        "problems": [problem.sentence],
+        "causes": [problem.described()],
+        "open_rejects": {},
+        "pending_statements": 0,
+        "last_run": None,
+        "next": problem.command,
     }
 
 

@@ -24,6 +24,7 @@ from ingest.config.entries import AlertTarget
 from ingest.config.model import Pipeline
 from ingest.config.secrets import struck
 from ingest.errors import IngestError, LockedError, command, counted, first_line, visible
+from ingest.inspect import problems
 from ingest.inspect.problem_kinds import ERROR, WARN
 from ingest.inspect.problems import LONGEST, Problem
 from ingest.inspect.status import problems_of
@@ -61,6 +62,11 @@ def listed(lake: Tables) -> list[dict[str, Any]]:
         since = problem.since or (kept and kept["since"])
         rows.append({"pipeline": lake.pipeline.name, **problem.described(), "since": since, "sent": sent})
     return rows
+
+
+def unusable(file: Path, fault: IngestError) -> dict[str, Any]:
+    """As an entry of `listed`, that a pipeline file cannot be used, or has no lake yet; no run could have sent it."""
+    return {"pipeline": file.stem, **problems.unusable(file, fault).described(), "sent": None}
 
 
 def send_samples(pipeline: Pipeline) -> list[dict[str, str]]:

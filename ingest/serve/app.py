@@ -445,7 +445,7 @@ async def _api(service: Service, make: Asked, request: Request) -> Response:
 
 async def _metrics(service: Service, request: Request) -> Response:
     answer = await _made(
-        service, lambda: prom.text(*(state.status for state in service.fleet.states() if state.status))
+        service, lambda: prom.text(*filter(None, (state.measured for state in service.fleet.states())))
     )
     return Response(answer, media_type="text/plain; version=0.0.4")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ingest.config import Pipeline, is_stored, load
-from ingest.errors import IngestError, command, first_line, unexpected
+from ingest.errors import ConfigError, IngestError, command, first_line, unexpected
 from ingest.inspect import problem_kinds, problems, status
 from ingest.inspect.problems import Problem
 from ingest.lake import faults, identity, stores
@@ -383,6 +383,16 @@ class PipelineState:
     def being_read(self) -> bool:
         """True if nothing is known of it yet."""
         return self.word == BEING_READ
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """What metrics are made of: the status, with what is wrong with the pipeline file; empty if nothing is known."""
+        if not self.member.fault:
+            return self.status
+        unusable = status.unusable(self.member.file, ConfigError([self.member.fault])) | {
+            "pipeline": self.name
+        }
+        return {**unusable, **self.status, "causes": [*self.status.get("causes", []), *unusable["causes"]]}
 
     @property
     def lag(self) -> int | None:

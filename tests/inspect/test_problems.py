@@ -330,17 +330,36 @@ def test_a_file_that_cannot_be_looked_at_hides_no_other(tmp_path: Path, fault: s
         ("report", pages),
         *([("plan", [])] if "sour" in fault else []),
     ):
+        listed = {"wrong"} if verb in ("status", "alerts") else set[str]()
         for files in ([wrong, made.file], [made.file, wrong]):
             done = CliRunner().invoke(app, [verb, *map(str, files), *more, "-o", "json"])
-            assert (2, ["depot"]) == (
-                done.exit_code,
-                [one.get("pipeline", "depot") for one in json.loads(done.stdout)],
-            )
+            names = [one.get("pipeline", "depot") for one in json.loads(done.stdout)]
+            assert (2, {"depot", *listed}) == (done.exit_code, {*names})
             assert ("There is no lake" if fault == "no lake" else "did you mean sources?") in done.stderr
-        assert (2, "") == (
-            (alone := CliRunner().invoke(app, [verb, str(wrong), *more, "-o", "json"])).exit_code,
-            alone.stdout,
-        )
+        alone = CliRunner().invoke(app, [verb, str(wrong), *more, "-o", "json"])
+        assert (2, bool(listed)) == (alone.exit_code, bool(alone.stdout))
+
+
+@pytest.mark.parametrize("fault", ["sourcse:", "no lake"])
+def test_a_file_that_cannot_be_looked_at_is_a_problem_for_programs(tmp_path: Path, fault: str) -> None:
+    """A monitor that reads JSON or metrics saw one pipeline less, and took the others for all."""
+    made = WrittenLake(tmp_path / "depot", "depot")
+    text = made.file.read_text("utf-8").replace("pipeline: depot", "pipeline: other")
+    wrong = tmp_path / "wrong.yaml"
+    wrong.write_text(text if fault == "no lake" else text.replace("sources:", fault), "utf-8")
+    typed = f"ingest {'run' if fault == 'no lake' else 'validate'} {wrong}"
+    for files in ([str(wrong)], [str(wrong), str(made.file)]):
+        listed = json.loads(CliRunner().invoke(app, ["alerts", *files, "-o", "json"]).stdout)
+        assert [("pipeline_file", typed, "error")] == [
+            (row["kind"], row["command"], row["severity"]) for row in listed
+        ]
+        said = json.loads(CliRunner().invoke(app, ["status", *files, "-o", "json"]).stdout)
+        [cause] = (said if len(files) == 1 else said[0])["causes"]
+        assert ("pipeline_file", listed[0]["id"]) == (cause["kind"], cause["id"])
+        measured = CliRunner().invoke(app, ["status", *files, "-o", "prom"])
+        line = 'ingest_problems{pipeline="wrong",severity="error",kind="pipeline_file",mirror=""} 1'
+        assert (0, True) == (measured.exit_code, line in measured.stdout.splitlines()), measured.stdout
+        assert str(wrong.parent) in measured.stderr
 
 
 @pytest.mark.parametrize("verb", ["status", "alerts"])

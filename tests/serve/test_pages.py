@@ -209,6 +209,19 @@ def test_metrics_of_several_pipelines_are_one_family_each(lake: WrittenLake, tmp
     assert {"depot", "garden"} == set(re.findall(r'ingest_last_run_failed\{pipeline="(\w+)"', text))
 
 
+def test_metrics_name_a_pipeline_file_that_cannot_be_used(lake: WrittenLake, tmp_path: Path) -> None:
+    """The metrics of the others went on, and no alert rang for the one with a slip."""
+    later = WrittenLake(tmp_path, "later")
+    wrong = tmp_path / "zinc.yaml"
+    wrong.write_text("pipeline: zinc\nlak: x\n", "utf-8")
+    client = client_of(lake.file, later.file, wrong)
+    later.file.write_text("pipeline: later\nlak: x\n", "utf-8")  # while it is served
+    unusable = re.findall(
+        r'ingest_problems{pipeline="(\w+)",severity="error",kind="pipeline_file"', client.get("/metrics").text
+    )
+    assert ["later", "zinc"] == sorted(unusable)
+
+
 def test_the_worst_comes_first(lake: WrittenLake, tmp_path: Path) -> None:
     """The most urgent problem must be on the first screen."""
     good, new, wrong = WrittenLake(tmp_path, "apple"), WrittenLake(tmp_path, "basil"), tmp_path / "zinc.yaml"
