@@ -468,7 +468,7 @@ def _default(
     return as_stored.default(found.default, logical, declared, dialect)
 
 
-_ZEROS = {"time": "00:00:00", "year": "0", "string": "", "set": "", "bit": "0", "json": "null"}
+_ZEROS = {"time": "00:00:00", "year": "0", "string": "", "set": "", "bit": "0"}
 _ZERO_DATES = {"date": "0000-00-00", "datetime": "0000-00-00 00:00:00", "enum": ""}
 _OWN_ZEROS = ("uuid", "inet4", "inet6")  # MariaDB's types, whose zero is not an empty text
 
@@ -481,7 +481,7 @@ def zero(effect: Effect, former: as_stored.Default) -> str | None:
     (``former``; measured with 10.11).
     """
     kind = types.base(effect.type or "")
-    if kind in ("timestamp", "json"):
+    if kind == "timestamp":
         return None
     found = _ZERO_DATES.get(kind)
     if found is None:
