@@ -19,6 +19,7 @@ from ingest.gold.policy import Subject, applied, drops_column, recased, rings
 from ingest.lake import lanes
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror, rule_for
+from ingest.lake.names import folded
 from ingest.lake.resolve import Presence, empties, leaves_open
 from ingest.lake.tables import Tables
 from ingest.values.conversions import KEEP, UNSAID, in_charset, named
@@ -285,9 +286,12 @@ class _Walk:
             yield from self._leave(rename, order)
 
     def _revive(self, name: str, order: Any) -> Iterator[SchemaStep]:
-        if name in self.stale:
-            self.stale.discard(name)
-            yield SchemaStep(order, "drop_column", name)
+        """A former column leaves when its name is given again, in whatever letter case: a mirror cannot have both."""
+        is_respelt = self.subject.respells
+        given = {old for old in self.stale if old == name or (is_respelt and folded(old) == folded(name))}
+        for former in sorted(given):
+            self.stale.discard(former)
+            yield SchemaStep(order, "drop_column", former)
 
     def _leave(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
         name = effect.name

@@ -98,6 +98,23 @@ def test_columns_in_another_letter_case(text: str, expected: Image, policy: str)
     assert ["load"] == [step.column for step, _ in retyped]
 
 
+@pytest.mark.parametrize("policy", ["lenient", "evolve"])
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (("RENAME COLUMN A TO tmp, RENAME COLUMN b TO A", "RENAME COLUMN tmp TO B"), {"A": "2", "B": "1"}),
+        (("DROP COLUMN b", "ADD COLUMN B INT DEFAULT 5"), {"A": "1", "B": "5"}),
+        (("DROP COLUMN b", "RENAME COLUMN A TO B"), {"B": "1"}),
+    ],
+)
+def test_a_former_name_in_another_letter_case(texts: tuple[str, ...], expected: Image, policy: str) -> None:
+    """The fold kept the former column beside the new one, and the check of cells called it no column of the mirror."""
+    statements = [said(f"ALTER TABLE depot {text}", 5 + n) for n, text in enumerate(texts)]
+    row = folded(statements, {"A": "1", "b": "2"}, policy)
+    assert expected == {name: row[name] for name in expected}
+    assert "b" not in row
+
+
 def test_two_columns_that_differ_in_case_are_not_mixed_up() -> None:
     """Where both spellings exist, another spelling is neither of them."""
     both = Subject(DEPOT, "lenient", {"site": "string", "SITE": "string"})
