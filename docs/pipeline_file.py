@@ -85,7 +85,9 @@ SECTIONS = (
             "horizon_days": Key("30", "Older versions can be deleted by `ingest maintain` after 7 days."),
             "apply": Key("merge", "Files where they can be, else MERGE; `ingest plan` says which and why."),
             "rewrite_budget": Key(
-                "64MiB", "4 MiB, or 4 KiB for each change if that is more, and never more than 64 MiB."
+                "64MiB",
+                "4 MiB; with deletion vectors 64 MiB as soon as one row in eight would be deleted, without them 4 KiB "
+                "for each change, and never more than 64 MiB.",
             ),
             "engine": Key(
                 "auto", "Spark jobs do all work, on the machine's cores or the cluster's, and Java is needed."

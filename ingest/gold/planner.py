@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
 Work = tuple[tuple[Lane, Steps], ...]
 """The lanes of one mirror that have new changes, each with its schema steps."""
-# Bytes of a mirror that a batch may rewrite: at least, for each change, and at most. Beyond the last a MERGE by Spark
-# takes less processor time (see benchmarks/notes.md).
+# Bytes of a mirror that a batch may rewrite: at least, for each change if no vectors can mark its rows, and at most.
+# Beyond the last a MERGE by Spark takes less processor time (see benchmarks/notes.md).
 LEAST, EACH, MOST = 4 << 20, 4 << 10, 64 << 20
+REPLACED = 8  # one row in so many of a mirror's files is deleted when the files are written again
 CELLS_AT_MOST = 20_000_000  # rows times columns: some 600 MiB of memory
 CHANGES_AT_MOST = 500_000  # of one mirror, all held by one process; of more, so many in each part
 HISTORY_AT_MOST = 50_000  # changes of a lane that are folded again for late ones: two seconds
@@ -202,7 +203,7 @@ def refolds(lane: Lane, steps: Steps) -> bool:
 def marking(pipeline: Pipeline, fold: FoldPlan) -> FoldPlan:
     """The plan with how the mirror is folded and how its outcomes are applied, as far as known without reading the lake."""
     plan = fold.plan
-    large = too_large(pipeline, extent(fold.before), fold.changes)
+    large = too_large(pipeline, fold)
     marks = bool(large) and takes_vectors(fold)
     large = "" if marks else large or _too_many_cells(fold)
     passing = bool(large) and writes_all_rows(fold)
@@ -251,17 +252,30 @@ def extent(before: Snapshot) -> int:
     return before.size
 
 
-def budget(pipeline: Pipeline, changes: int) -> int:
-    """The most bytes of a table that are rewritten for that many changes."""
-    given = pipeline.rewrite_budget
-    return min(MOST, max(LEAST, EACH * changes)) if given is None else given
+def budget(pipeline: Pipeline, fold: FoldPlan) -> int:
+    """The most bytes of a mirror's files that its batch rewrites.
+
+    Vectors take half the time of new files, and leave deleted rows to each reader: only so many of them.
+    """
+    if pipeline.rewrite_budget is not None:
+        return pipeline.rewrite_budget
+    if takes_vectors(fold):
+        return MOST if _much_replaced(fold) else LEAST
+    return min(MOST, max(LEAST, EACH * fold.changes))
 
 
-def too_large(pipeline: Pipeline, size: int, changes: int) -> str:
-    """Why a table of that many bytes is not rewritten for that many changes; empty if it may be."""
-    most = budget(pipeline, changes)
+def _much_replaced(fold: FoldPlan) -> bool:
+    """True if vectors would mark many rows of a mirror's files, were each change to delete one."""
+    files = fold.before.files  # none where only Hadoop reads the log
+    rows, deleted = fold.before.rows if files else None, sum(file.deleted for file in files)
+    return rows is not None and (deleted + fold.changes) * REPLACED >= rows + deleted
+
+
+def too_large(pipeline: Pipeline, fold: FoldPlan) -> str:
+    """Why a mirror's files are not rewritten for its batch; empty if they may be."""
+    size, most = extent(fold.before), budget(pipeline, fold)
     return (
-        f"its {counted(size, 'byte')} are more than the {most:,} that {counted(changes, 'change')} may rewrite"
+        f"its {counted(size, 'byte')} are more than the {most:,} that {counted(fold.changes, 'change')} may rewrite"
         if size > most
         else ""
     )

@@ -196,7 +196,7 @@ def _foreseen(
         passes=way.passes,
         marks=way.marks,
         size=before.known_size,
-        budget=budget(pipeline, way.changes),
+        budget=budget(pipeline, way),
     )
 
 

@@ -169,6 +169,15 @@ def test_columns_get_wider_types_with_a_new_file(old: str, new: str, kept: bool)
     assert kept == _meets(TableRule(), replace(mirror, keys=("v",)), there, stated=True)
 
 
+def _fold(before: Snapshot, changes: int) -> FoldPlan:
+    columns = (Column("id", "id", "int64"), Column("w", "w", "string"))
+    mirror = Mirror(TableId("yard", None, "depot"), "mirrors/yard/depot", ("id",), columns)
+    before = replace(before, protocol=THERE.protocol, meta={**before.meta, **THERE.meta})
+    plan = Plan(Job(mirror.table, mirror.path, TableRule()), mirror)
+    lane = Lane("s", mirror.table, 2, 2, "3", "2", ChangeKinds(), ChangeKinds(), changes=changes)
+    return FoldPlan(plan, Books(1, 2), before, "w", ((lane, Steps()),))
+
+
 @pytest.mark.parametrize(
     ("budget", "size", "changes", "fits"),
     [
@@ -176,11 +185,32 @@ def test_columns_get_wider_types_with_a_new_file(old: str, new: str, kept: bool)
         (None, 64 * MIB, 400_000, True), (None, 64 * MIB + 1, 400_000, False), (100 * MIB, 100 * MIB, 1, True), (0, 1, 1, False),
     ],
 )  # fmt: skip
-def test_what_may_be_rewritten_grows_with_the_changes(
+def test_what_may_be_rewritten_without_vectors_grows_with_the_changes(
     budget: int | None, size: int, changes: int, fits: bool
 ) -> None:
     """A whole file for each single change of a large mirror would fill the disk."""
-    assert fits == (not too_large(replace(PIPELINE, rewrite_budget=budget), size, changes))
+    fold = _fold(Snapshot(5, {}, types={"id": "long"}, size=size), changes)
+    assert fits == (not too_large(replace(PIPELINE, rewrite_budget=budget), fold))
+
+
+@pytest.mark.parametrize(
+    ("size", "deleted", "changes", "marked"),
+    [
+        (4 * MIB, 0, 99, False), (5 * MIB, 0, 99, True), (5 * MIB, 0, 100, False), (5 * MIB, 99, 0, True),
+        (5 * MIB, 60, 40, False), (64 * MIB, 0, 100, False), (64 * MIB + 1, 0, 100, True), (5 * MIB, None, 100, True),
+    ],
+)  # fmt: skip
+def test_files_are_written_again_when_one_row_in_eight_would_be_deleted(
+    size: int, deleted: int | None, changes: int, marked: bool
+) -> None:
+    """Vectors cost half of new files, but every reader goes through the rows that they delete."""
+    vector = {"cardinality": deleted} if deleted else {}
+    stats = "" if deleted is None else '{"numRecords": 800}'
+    meta = {"configuration": {"delta.enableDeletionVectors": "true"}}
+    types = {"id": "long", "w": "string"}
+    file = delta.DataFile("a.parquet", size, {}, stats, vector)
+    before = Snapshot(5, {}, types=types, size=size, files=(file,), meta=meta)
+    assert marked == marking(PIPELINE, _fold(before, changes)).marks
 
 
 @pytest.mark.parametrize(
@@ -194,14 +224,11 @@ def test_what_may_be_rewritten_grows_with_the_changes(
 )  # fmt: skip
 def test_rows_of_a_large_mirror_are_marked(kept: dict[str, Any], why: str, way: str) -> None:
     """Vectors that its readers do not know, and older files with other columns, would change what the mirror holds."""
-    columns = (Column("id", "id", "int64"), Column("w", "w", "string"))
-    mirror = Mirror(TableId("yard", None, "depot"), "mirrors/yard/depot", ("id",), columns)
     known = {"types": {"id": "long"}, "meta": {"configuration": {"delta.enableDeletionVectors": "true"}}}
     before = Snapshot(5, {}, **{**known, "size": 4 * MIB + 1, **kept})
-    before = replace(before, protocol=THERE.protocol, meta={**before.meta, **THERE.meta})
-    plan = Plan(Job(mirror.table, mirror.path, TableRule()), mirror)
-    lane = Lane("s", mirror.table, 2, 2, "3", "2", ChangeKinds(), ChangeKinds(), changes=1)
-    made = marking(PIPELINE, FoldPlan(plan, Books(1, 2), before, "w", ((lane, Steps()),)))
+    fold = _fold(before, 1)
+    ((lane, _),) = fold.work
+    made = marking(PIPELINE, fold)
     assert (way == MARKS, way == PASSES) == (made.marks, made.passes)
     assert why in made.why_merge if why else made.why_merge == ""
     emptied = marking(PIPELINE, replace(made, work=((replace(lane, truncates=1), Steps()),)))
