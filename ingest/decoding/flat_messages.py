@@ -192,7 +192,9 @@ def raw_rows(kept: Raw) -> list[Raw]:
 
 def types_of(envelope: Found) -> Bytes:
     """The member with the types of the columns: ``mysqlType``, or ``columnType`` from a source that is not MySQL."""
-    return envelope.column_type if absent(envelope.mysql_type) else envelope.mysql_type
+    if envelope.column_type is UNSET or not absent(envelope.mysql_type):
+        return envelope.mysql_type
+    return envelope.column_type
 
 
 def declared_types(raw: Bytes) -> dict[str, str]:

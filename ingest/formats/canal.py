@@ -440,6 +440,7 @@ class _Usual:
         if usual is None:
             return []
         plan, keys = usual.frame.plan, usual.frame.keys
+        conversions, convert = plan.converters, converters.convert
         gtid = envelope.gtid or None if dialect.gtid_is_transaction else None
         shared = place.sequence, place.text, _event_time(envelope.es), gtid
         rows = []
@@ -448,7 +449,9 @@ class _Usual:
             image = (before if after is None else after) or {}
             if not usual.fits(op, before, after, image):
                 return []
-            if plan.converters and _converted((before, after), plan):
+            if conversions and (
+                (before and convert(before, conversions)) or (after and convert(after, conversions))
+            ):
                 return []
             moved = before is not None and after is not None and may_change_key(before, after, keys)
             images = None if before is None else _json(before), None if after is None else _json(after)
