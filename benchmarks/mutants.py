@@ -159,8 +159,8 @@ MUTANTS = (
     Mutant(
         "loaded rows of a weak dialect before all changes",
         "ingest/formats/canal.py",
-        "not head.sequence and dialect.position is not nowhere else 1",
-        "not head.sequence else 1",
+        "return op is READ and not sequence and dialect.position is not nowhere",
+        "return op is READ and not sequence",
         tests=("tests/formats/test_relatives.py",),
     ),
     Mutant(

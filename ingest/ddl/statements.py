@@ -225,10 +225,8 @@ def _table_body(cursor: Cursor, scope: Scope, table: TableId, note: str | None) 
     has_brackets = cursor.is_symbol("(")
     inside = cursor.group() if has_brackets else ()
     first = Cursor(inside) if has_brackets else cursor
-    if (scope.dialect == "mysql" or not has_brackets) and first.accept("LIKE"):
-        return replace(created, note=note or "like", to=scope.table(first))
-    if not has_brackets or first.word() in ("SELECT", "WITH"):
-        return replace(created, note=note or "as-select")
+    if of_other := _body_of_other(first, scope, created, is_listed=has_brackets):
+        return of_other
     made, keys = _elements(inside, scope)
     options = cursor.rest()
     if _has_unnamed_columns(inside, options, scope):
@@ -237,6 +235,15 @@ def _table_body(cursor: Cursor, scope: Scope, table: TableId, note: str | None) 
         raise Unread("a column of the new table has no type")
     charset = columns.charset_of_table(options) if scope.dialect == "mysql" else None
     return replace(created, columns=tuple(made), keys=keys, note=note, charset=charset)
+
+
+def _body_of_other(body: Cursor, scope: Scope, created: Effect, *, is_listed: bool) -> Effect | None:
+    """The new table if it is like another one or of a query; None if its own columns are listed in brackets (``is_listed``)."""
+    if (scope.dialect == "mysql" or not is_listed) and body.accept("LIKE"):
+        return replace(created, note=created.note or "like", to=scope.table(body))
+    if not is_listed or body.word() in ("SELECT", "WITH"):
+        return replace(created, note=created.note or "as-select")
+    return None
 
 
 def _has_unnamed_columns(inside: Sequence[Token], options: Sequence[Token], scope: Scope) -> bool:

@@ -325,22 +325,13 @@ def _whole(rows: Rows) -> list[Image]:
 def _row_change(op: Op, head: Change, frame: Frame, pair: Pair, row: int, dialect: CanalDialect) -> Change:
     (plan, keys, keys_listed), (before, after) = frame, pair
     remarks: list[str | None] = [*_converted(pair, plan)] if plan.converters else []
-    hidden = None
-    if dialect.large:  # `old` lists the changed columns: one that it lacks is NULL there too
-
-        def hides(name: str) -> bool:
-            return (name in plan.large or name not in plan.types) and name not in keys
-
-        hidden = drop_hidden(op, before or {}, after, hides, absent=None)
-        remarks.append(hidden)
+    hidden = _drop_unchanged(op, frame, pair) if dialect.large else None
+    remarks.append(hidden)
     image = (before if after is None else after) or {}
     columns = image.keys()
     whole = plan.columns <= columns
     if not (whole and keys_listed and (not before or before is image or plan.columns.issuperset(before))):
         remarks += _odd(before, image, keys)
-    note = head.note or plan.note
-    if note or remarks:
-        note = noted(head.note, plan.note, *remarks)
     return replace(
         head,
         op=op,
@@ -349,10 +340,26 @@ def _row_change(op: Op, head: Change, frame: Frame, pair: Pair, row: int, dialec
         after=after,
         types=plan.types,
         partial=hidden is not None or not whole,
-        phase=0 if op is READ and not head.sequence and dialect.position is not nowhere else 1,
+        phase=0 if _is_loaded(op, head.sequence, dialect) else 1,
         row=row,
-        note=note,
+        note=noted(head.note, plan.note, *remarks),
     )
+
+
+def _is_loaded(op: Op, sequence: tuple[int, ...], dialect: CanalDialect) -> bool:
+    """True for a row of a full load without a place, in a dialect whose changes have one."""
+    return op is READ and not sequence and dialect.position is not nowhere
+
+
+def _drop_unchanged(op: Op, frame: Frame, pair: Pair) -> str | None:
+    """Take an update's unchanged large values out of its images; the remark that says so, if any."""
+    plan, keys, _ = frame
+
+    def hides(name: str) -> bool:
+        return (name in plan.large or name not in plan.types) and name not in keys
+
+    # `old` lists the changed columns: one that it lacks is NULL there too
+    return drop_hidden(op, pair[0] or {}, pair[1], hides, absent=None)
 
 
 def _converted(pair: Pair, plan: CanalPlan) -> list[str]:
@@ -432,9 +439,7 @@ class _Usual:
         dialect = self.dialect
         envelope, note = flat_messages.read(value, bare=dialect.bare_rows is not None)
         op, place = _operation(envelope), dialect.position(envelope)
-        if op is None or place.note or not envelope.table:
-            return []
-        if op is READ and not place.sequence and dialect.position is not nowhere:
+        if op is None or place.note or not envelope.table or _is_loaded(op, place.sequence, dialect):
             return []
         usual = self._table_of(envelope, note)
         if usual is None:

@@ -45,7 +45,7 @@ from ingest.change import (
 from ingest.decoding import connect, debezium_events, json_values
 from ingest.decoding.connect import ConnectPlan, Field, meanings
 from ingest.decoding.declared_values import Reading
-from ingest.decoding.rows import binlog, named_table, noted, present
+from ingest.decoding.rows import binlog, named_table, noted, operation, present
 from ingest.errors import Undecodable
 from ingest.formats import About, SharedEvidence
 from ingest.images_before import ImagesBefore
@@ -171,14 +171,9 @@ def wrapped_row(
     declared, options = hints.tables(table), hints.options
     plan = connect.plan(schema, encoding.envelope_fields, declared.columns, meanings, reading(options))
     images = encoding.image(members.get("before"), plan), encoding.image(members.get("after"), plan)
-    old = (
-        next((value for name, value in message.headers if name == OLD_KEY), None) if message.headers else None
-    )
-    old_key = None if old is None else encoding.key(old, hints, declared)
+    old_key = _old_key(encoding, message, hints, declared) if message.headers else None
     transaction = encoding.texts(members.get("transaction")).get("id")
-    op = OPS.get(named or "")
-    if op is None:
-        raise Undecodable("unknown-operation", f"op is {named!r}, none of {' '.join(OPS)}")
+    op = operation(OPS, named or "", "op")
     places, position = debezium_events.sequence(source)
     if op is CONTROL:
         return Change(op=op, table=table, event_time=debezium_events.event_time(source), note="message")
@@ -206,6 +201,12 @@ def wrapped_row(
             note, "the key changed" if op is INSERT and old_key else None, absent, _note_of_load(op, source)
         ),
     )
+
+
+def _old_key(encoding: Encoding, message: Message, hints: Hints, declared: TableHints) -> Image | None:
+    """The key that a row had before it changed, which a header says."""
+    old = next((value for name, value in message.headers if name == OLD_KEY), None)
+    return None if old is None else encoding.key(old, hints, declared)
 
 
 def _note_of_load(op: Op, source: Image) -> str | None:
@@ -285,9 +286,8 @@ def flat_row(
     )
     if not row:
         raise Undecodable("not-this-format", "the message has no columns and no member of a Debezium event")
-    op = DELETE if meta.get("deleted") == "true" else FLAT_OPS.get(meta.get("op") or "u")
-    if op is None:
-        raise Undecodable("unknown-operation", f"__op is {meta.get('op')!r}, none of {' '.join(FLAT_OPS)}")
+    is_deleted = meta.get("deleted") == "true"
+    op = DELETE if is_deleted else operation(FLAT_OPS, meta.get("op") or "u", "__op")
     source = {name.removeprefix("source_"): value for name, value in meta.items()}
     ordered = "deleted" in meta
     places, position = debezium_events.sequence(source) if ordered else ((), None)

@@ -147,20 +147,13 @@ def _row(
     before = None if place.op is Op.INSERT else _image(old, plan, declared)
     after = None if place.op is Op.DELETE else _image(new, plan, declared)
     rows.require_images(before, after, place.op)
-    is_marked, missing = _is_marked(plan.columns), []
-    if is_marked:
-        is_marked = any(name.endswith(MISSING) for image in (before, after) for name in image or ())
+    missing: list[str] = []
+    if _is_marked(plan.columns) and any(_is_marked(frozenset(image or ())) for image in (before, after)):
         ogg.drop_missing(before)
         missing = ogg.drop_missing(after)
-    left_out = hints.options.left_out
-    if not is_marked and left_out != "null":
-        if place.op is Op.UPDATE and after is not None:
-            if left_out is None:
-                _require_sure(before or {}, after, frozenset({*keys, *place.keys} if place.keys else ()))
-            else:
-                missing = _drop_nulls(after)
-        if before is not None:
-            _drop_nulls(before)
+    elif hints.options.left_out != "null":
+        certain = frozenset({*keys, *place.keys} if place.keys else ())
+        missing = _drop_unsent(place.op, before, after, certain, hints.options.left_out)
     shown = after if after is not None else before or {}
     return replace(
         place,
@@ -177,7 +170,7 @@ def _row(
 
 @lru_cache(maxsize=1024)
 def _is_marked(columns: frozenset[str]) -> bool:
-    """True if a schema has a mark next to a column."""
+    """True if a schema, or an image, has a mark next to a column."""
     return any(name.endswith(MISSING) for name in columns)
 
 
@@ -208,8 +201,22 @@ def _require_sure(before: Image, after: Image, keys: frozenset[str]) -> None:
         )
 
 
-def _drop_nulls(image: Image) -> list[str]:
+def _drop_unsent(
+    op: Op, before: Image | None, after: Image | None, keys: frozenset[str], left_out: str | None
+) -> list[str]:
+    """Take out of images without marks what is null and was not sent; the names of those of an update's image after."""
+    missing: list[str] = []
+    if op is Op.UPDATE and left_out is None:
+        _require_sure(before or {}, after or {}, keys)
+    elif op is Op.UPDATE:
+        missing = _drop_nulls(after)
+    _drop_nulls(before)
+    return missing
+
+
+def _drop_nulls(image: Image | None) -> list[str]:
     """Take what is null out of an image in which nothing tells NULL from a column that was not sent; the columns' names."""
+    image = image or {}
     nulls = [name for name, cell in image.items() if cell is None]
     for name in nulls:
         del image[name]

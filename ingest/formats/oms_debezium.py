@@ -23,7 +23,7 @@ from ingest.decoding.connect import ConnectPlan, Field, Meaning
 from ingest.decoding.debezium_events import file_number
 from ingest.decoding.declared_values import Reading
 from ingest.decoding.json_values import Values, text, texts
-from ingest.decoding.rows import drop_hidden, named_table, noted
+from ingest.decoding.rows import drop_hidden, named_table, noted, operation
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.images_before import ImagesBefore
@@ -73,10 +73,7 @@ def event(schema: bytes, members: Values, message: Message, hints: Hints, note: 
     """The change of one event's members; the flattened serializer sends them without a wrapper."""
     if "op" not in members:
         raise Undecodable("not-this-format", "the message has no op")
-    named = text(members["op"])
-    op, source = OPS.get(named or ""), texts(members.get("source"))
-    if op is None:
-        raise Undecodable("unknown-operation", f"op is {named!r}, none of {' '.join(OPS)}")
+    op, source = operation(OPS, text(members["op"]) or "", "op"), texts(members.get("source"))
     if op is Op.HEARTBEAT:
         return Change(op=op, event_time=_micros(source.get("ts_ms") or text(members.get("ts_ms"))))
     name = source.get("table")

@@ -24,7 +24,7 @@ from msgspec import Raw
 from msgspec.json import encode
 
 from ingest import types, values
-from ingest.change import NO_TABLE, ROW_OPS, Change, Hints, Image, Message, Op, Options, TableId
+from ingest.change import ROW_OPS, Change, Hints, Image, Message, Op, Options, TableId
 from ingest.ddl import dialect_of
 from ingest.decoding import rows
 from ingest.errors import Undecodable
@@ -122,7 +122,7 @@ def looks_like(sample: bytes) -> bool:
 
 def _place(meta: Image, op: Op, note: str | None) -> Change:
     """Everything of a change but its row: table, key names, order, clock and transaction."""
-    database, table = meta.get("db"), meta.get("table_name")
+    database = meta.get("db")
     if database and meta.get("dbType") in OCEANBASE:
         database = database.partition(".")[2] or database
     second = values.integer(meta.get("timestamp"))
@@ -134,7 +134,7 @@ def _place(meta: Image, op: Op, note: str | None) -> Change:
         sequence, event = (second, AFTER_EVERY_COUNTER if op is Op.DDL else 0), op is Op.DDL
     return Change(
         op=op,
-        table=TableId(database or None, None, table or None) if table or database else NO_TABLE,
+        table=TableId.without_schema(database or None, meta.get("table_name") or None),
         keys=key_names(meta.get("record_primary_key")),
         phase=0 if op is Op.READ and not sequence else 1,
         sequence=sequence,

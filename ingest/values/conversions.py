@@ -168,21 +168,24 @@ def _of_others(old: str, new: str, declared: str, dialect: str) -> Conversion:
     before, after = _group(old), _group(new)
     if dialect == "postgres" and (cast := _CAST_BY_POSTGRES.get((before, after))):
         return cast
-    if (before, after) not in _SHARED and before != after:
+    if not _is_shared(before, after, declared):
         return UNKNOWN
-    if after == "enum" or (after == "text" and _CHAR.match(declared)):
-        return UNKNOWN  # CHAR is filled up with spaces
     if before in ("text", "json", "unknown") and after in ("text", "json"):
         printed = _printed_otherwise(_type_within(old), declared, strips=dialect in _STRIPPING)
         return printed if after == "json" or not printed.certain else _cut_too(printed, old, new, declared)
     rule = _RULES.get((before, after))
     if after == "text":  # PostgreSQL's USING v::varchar(3) cuts; without it the statement fails
         return _limited(KEEP, old, new, declared)
-    if after == "time" and "(" not in declared:
+    if rule is None or (after == "time" and "(" not in declared):
         return KEEP
-    if rule is None or (made := rule(old, new, declared)) == KEEP:
-        return KEEP
-    return replace(made, doubts=_UNREAD.get(before))
+    made = rule(old, new, declared)
+    return made if made == KEEP else replace(made, doubts=_UNREAD.get(before))
+
+
+def _is_shared(before: str, after: str, declared: str) -> bool:
+    """True if all databases convert between two groups of types alike; CHAR is filled up with spaces."""
+    is_padded = after == "text" and _CHAR.match(declared)
+    return after != "enum" and not is_padded and ((before, after) in _SHARED or before == after)
 
 
 def _cut_too(printed: Conversion, old: str, new: str, declared: str) -> Conversion:
