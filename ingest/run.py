@@ -549,6 +549,19 @@ def _rows(lake: Lake, result: Result) -> Iterator[tuple[object, ...]]:
     """The rows of `runs`: one for each stage, each mirror and each alarm."""
     head = (result.run, lake.pipeline.name, result.batch)
     now = lake.now()
+    yield from _rows_of_stages(head, result)
+    for fold in result.mirrors:
+        if fold.state != "skipped":
+            about = (fold.began or now, fold.seconds, fold.version, json.dumps(fold.counts), fold.message)
+            of_mirror = (*head[:2], fold.until or result.batch, "gold", fold.mirror, fold.state)
+            yield (*of_mirror, *about, None, fold.command or None, *_NO_PLACE)
+    for failure in result.failed:
+        state = FAILED_CHECK if failure.is_check else "alarm"
+        subject = failure.subject or None
+        yield (*head, "alarm", subject, state, now, 0.0, None, "{}", failure.text, None, None, *_NO_PLACE)
+
+
+def _rows_of_stages(head: tuple[str, str, int | None], result: Result) -> Iterator[tuple[object, ...]]:
     counts = {name: getattr(result, name) for name in ("read", "changes", "ddl", "control", "rejected")}
     unfinished = result.incomplete or any(mirror.state in UNFINISHED for mirror in result.mirrors)
     for stage, seconds in result.stages.items():
@@ -559,12 +572,3 @@ def _rows(lake: Lake, result: Result) -> Iterator[tuple[object, ...]]:
         ran = result.ran.get(stage)
         place = (ran.where, ran.jobs, ran.tasks, ran.executors) if ran else _NO_PLACE
         yield (*head, stage, None, state, began, seconds, None, json.dumps(counts), "", moment, None, *place)
-    for fold in result.mirrors:
-        if fold.state != "skipped":
-            about = (fold.began or now, fold.seconds, fold.version, json.dumps(fold.counts), fold.message)
-            of_mirror = (*head[:2], fold.until or result.batch, "gold", fold.mirror, fold.state)
-            yield (*of_mirror, *about, None, fold.command or None, *_NO_PLACE)
-    for failure in result.failed:
-        state = FAILED_CHECK if failure.is_check else "alarm"
-        subject = failure.subject or None
-        yield (*head, "alarm", subject, state, now, 0.0, None, "{}", failure.text, None, None, *_NO_PLACE)

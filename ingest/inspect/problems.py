@@ -397,16 +397,7 @@ def of_state(
         typed = command("rebuild", file, "--layer", "silver")
         yield _of_kind("lake", str(error), typed, since=_last_look(lake))
     yield from _cut_off(lake)
-    misdated_since = cache(partial(_misdated_since, lake))
-    for row in rows:
-        name, state = row["table"], row["state"]
-        if state != OK:
-            problem = _of_kind(state, row["message"], resolving_command(lake, row), name)
-            yield replace(problem, alone=f"{name} is {state}: {row['message']}", since=row.get("since"))
-        if wrong := misdated(row["newest commit"]):
-            yield replace(
-                _of_kind("misdated", wrong, mirror=name, since=misdated_since().get(name)), alone=""
-            )
+    yield from _of_mirrors(lake, rows)
     for kind, count in rejects.items():
         problem = _of_kind(f"{kind}_rejects", _rejected(kind, count), command("rejects", file))
         yield replace(problem, since=since.get(kind))
@@ -427,7 +418,32 @@ def of_state(
             f"`{typed}` completes it"
         )
         yield _of_kind("erasure", text, typed, table, begun.decided_at)
-    newest = lake.decoded()
+    yield from _of_decoding(lake)
+    for lacks in missing_topics.listed(lake):
+        problem = _of_kind("missing_topics", lacks.text, command("plan", file), since=lacks.since)
+        yield _of_source(lacks.source, problem)
+    for late in overdue(lake, gone):
+        typed = command("reconcile", file, "--due", f"--source={late.source}")
+        problem = _of_kind("not_compared", f"{late.sentence}: `{typed}`", typed, since=late.since)
+        yield _of_source(late.source, problem)
+
+
+def _of_mirrors(lake: Tables, rows: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
+    """Mirrors that are not ok, or whose newest change has an impossible time."""
+    misdated_since = cache(partial(_misdated_since, lake))
+    for row in rows:
+        name, state = row["table"], row["state"]
+        if state != OK:
+            problem = _of_kind(state, row["message"], resolving_command(lake, row), name)
+            yield replace(problem, alone=f"{name} is {state}: {row['message']}", since=row.get("since"))
+        if wrong := misdated(row["newest commit"]):
+            problem = _of_kind("misdated", wrong, mirror=name, since=misdated_since().get(name))
+            yield replace(problem, alone="")
+
+
+def _of_decoding(lake: Tables) -> Iterator[Problem]:
+    """Batches that were decoded with other settings than today's."""
+    newest, file = lake.decoded(), lake.pipeline.file
     if mixed := decoded_with.mixed_masks(lake, newest):
         typed = command("rebuild", file, "--layer", "silver")
         yield _of_kind("masks", mixed, typed, since=decoded_with.edited_at(lake.pipeline))
@@ -438,13 +454,6 @@ def of_state(
         else:
             for target in known_mirrors.names(lake.pipeline, outdated.left_out):
                 yield _of_kind("left_out", text, typed, str(target), outdated.since)
-    for lacks in missing_topics.listed(lake):
-        problem = _of_kind("missing_topics", lacks.text, command("plan", file), since=lacks.since)
-        yield _of_source(lacks.source, problem)
-    for late in overdue(lake, gone):
-        typed = command("reconcile", file, "--due", f"--source={late.source}")
-        problem = _of_kind("not_compared", f"{late.sentence}: `{typed}`", typed, since=late.since)
-        yield _of_source(late.source, problem)
 
 
 def unusable(file: Path, fault: IngestError) -> Problem:

@@ -8,8 +8,9 @@ not recorded, as in lakes of older versions, is not reported.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -118,7 +119,7 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
     pipeline file counts for the batches with messages of a table that it fits. Those with nothing but other masks are left
     out if `mixed_masks` has more to say of them.
     """
-    older = []
+    older = list[Outdated]()
     named = lake.pipeline.by_source
     for name, spans in _by_source(lake).items():
         if name not in named:
@@ -130,23 +131,31 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
         for (first, then, _), (last, since) in zip(spans, ends, strict=True):
             if _MASKS in then and _MASKS in now:
                 now[_MASKS] = _comparable(lake.pipeline, now[_MASKS], then[_MASKS])
-            if then == now or first > last:
-                continue
-            decoded = _decoded(lake, name, first, last)
-            back = {
-                table: span.left_out
-                for table, span in decoded.items()
-                if span.left_out and not lake.pipeline.rule(table).exclude
-            }
-            older += [Outdated(name, *span, (_RULES,), since, table) for table, span in back.items()]
-            differing = [(table, [*_differences(then, now, table)]) for table in decoded if table not in back]
-            batches = [batch for table, words in differing if words for batch in decoded[table].seen]
-            if batches:
-                differences = dict.fromkeys(text for _, words in differing for text in words)
-                older.append(Outdated(name, min(batches), max(batches), tuple(differences), since))
+            if then != now and first <= last:
+                decoded = _decoded(lake, name, first, last)
+                older += _of_span(lake.pipeline, name, decoded, partial(_differences, then, now), since)
     if any(batch.differences == (_OTHER_MASKS,) for batch in older) and mixed_masks(lake, newest):
         older = [batch for batch in older if batch.differences != (_OTHER_MASKS,)]
     return older
+
+
+def _of_span(
+    pipeline: Pipeline,
+    source: str,
+    decoded: Mapping[TableId, _Batches],
+    differences: Callable[[TableId], Iterable[str]],
+    since: dt.datetime | None,
+) -> Iterator[Outdated]:
+    """The outdated batches of those that were decoded with the same settings, up to ``since``."""
+    seen, words = list[int](), dict[str, None]()
+    for table, batches in decoded.items():
+        if batches.left_out and not pipeline.rule(table).exclude:
+            yield Outdated(source, *batches.left_out, (_RULES,), since, table)
+        elif of_table := dict.fromkeys(differences(table)):
+            seen += batches.seen
+            words |= of_table
+    if seen:
+        yield Outdated(source, min(seen), max(seen), tuple(words), since)
 
 
 def edited_at(pipeline: Pipeline) -> dt.datetime | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule, target
+from ingest.ddl.effect_model import Effect
 from ingest.lake import lanes
 from ingest.lake.announced import announced
 from ingest.lake.cleared import Cleared
@@ -61,22 +62,24 @@ def pending(statements: Sequence[Statement], pipeline: Pipeline) -> dict[str, li
     for statement in statements:
         for table in statement.tables:
             first = pipeline.rule(table)
-            is_open = any(
-                (leaves_open(effect, table) and not leaves_values(effect, table))
-                or (
-                    renamed_into(effect, table)
-                    and left.get((statement.source, table), "")
-                    < statement.order  # else no table has the name
-                )
-                or (effect.table == table and is_pinned(effect, first.declared))
-                for effect in statement.effects
-            )
+            # if a later statement takes the name away again, no table has it
+            keeps_name = left.get((statement.source, table), "") < statement.order
+            is_open = any(_is_open(effect, table, first, keeps_name) for effect in statement.effects)
             if statement.decided or statement.kind == "none" or first.exclude or not is_open:
                 continue
             for rule in (first, *first.also):
                 if not rule.ignores:
                     by_mirror.setdefault(mirror_path(target(rule, table)), []).append(statement.said)
     return by_mirror
+
+
+def _is_open(effect: Effect, table: TableId, rule: TableRule, keeps_name: bool) -> bool:
+    """True if an effect left rows of a table, or its column's type, open; ``keeps_name`` if the table still has its name."""
+    return (
+        (leaves_open(effect, table) and not leaves_values(effect, table))
+        or (keeps_name and renamed_into(effect, table))
+        or (effect.table == table and is_pinned(effect, rule.declared))
+    )
 
 
 def beginning(

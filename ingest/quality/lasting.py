@@ -109,13 +109,10 @@ def _left(
 ) -> Row | None:
     """A fault without the rows that newer changes have written or deleted; None if no other was wrong.
 
-    A refused change is one until its reject is closed: ``refused`` says of tables which are open.
+    ``refused`` are the open rejects of changes, by table.
     """
     if row["check"] == "refused_changes":
-        if (now := refused.get(subject.table)) is None:
-            return None
-        said = with_said(row["detail"] or "", now.detail)
-        return row | {"failing": json.dumps(now.failing), "observed": now.observed, "detail": said}
+        return _still_refused(row, refused.get(subject.table))
     ends, keys = CHECKS[row["check"]].ends_with, json.loads(row["failing"] or "[]")
     if not ends or len(keys) != row["observed"] or subject.mirror is None or subject.mirror.soft:
         return row  # not all of its rows are named, or their state depends on earlier changes
@@ -124,11 +121,28 @@ def _left(
     for lane in subject.lanes:
         if keys and lane.changes:
             keys = _not_written(lake, lane, keys, subject.mirror.keys, condition)
-    if keys and row["check"] == "images_before" and steps and any(lane.floor for lane in subject.lanes):
-        cells = {key: tuple(str(cell) for cell in key_cells(key).values()) for key in keys}
-        open_still = images_before.still_broken(lake, subject, cells.values(), steps)
-        keys = [key for key in keys if cells[key] in open_still]
+    if keys and row["check"] == "images_before":
+        keys = _still_broken(lake, subject, keys, steps)
     return row | {"failing": json.dumps(keys), "observed": float(len(keys))} if keys else None
+
+
+def _still_refused(row: Row, now: Metric | None) -> Row | None:
+    """A fault of refused changes as the open rejects of its table are now: it ends when they are closed."""
+    if now is None:
+        return None
+    said = with_said(row["detail"] or "", now.detail)
+    return row | {"failing": json.dumps(now.failing), "observed": now.observed, "detail": said}
+
+
+def _still_broken(
+    lake: Lake, subject: CheckedMirror, keys: Sequence[str], steps: StepsOf | None
+) -> Sequence[str]:
+    """Those keys whose images before do not fit each other; changes that came late may have closed the gap."""
+    if steps is None or not any(lane.floor for lane in subject.lanes):
+        return keys
+    cells = {key: tuple(str(cell) for cell in key_cells(key).values()) for key in keys}
+    open_still = images_before.still_broken(lake, subject, cells.values(), steps)
+    return [key for key in keys if cells[key] in open_still]
 
 
 def _known_as_late(verdicts: list[CheckResult], before: Row, left: Row | None) -> list[CheckResult]:

@@ -51,7 +51,7 @@ def of_mirrors(
     retyped = _retyped(lake) if doubtful else set()
     never_null = required(lake)
     for subject in chosen:
-        is_found = False
+        metrics: list[Metric] = []
         for lane in subject.lanes if subject.mirror is not None and subject.exists else ():
             if rule_for(lake.pipeline, lane.table, subject.path).ignores:
                 continue
@@ -62,25 +62,11 @@ def of_mirrors(
                 else tuple
             )
             gaps = list(_gaps(of_lane, lane, subject, retyped, made))
-            for gap in gaps:
-                if rows := _standing(lake, subject, lane, gap, made):
-                    is_found = True
-                    detail = _sentence(lake, lane, gap, rows)
-                    yield Metric(
-                        UNKNOWN_VALUES,
-                        rows,
-                        subject.name,
-                        column=gap.column,
-                        detail=detail,
-                        statement=gap.statement.id,
-                    )
-            lacking = never_null.get((lane.source, lane.table), ())
-            explained = {gap.column for gap in gaps}
-            for metric in _of_required(lake, subject, lane, logged, lacking, explained) if lacking else ():
-                is_found = True
-                yield metric
-        if not is_found:
-            yield Metric(UNKNOWN_VALUES, 0, subject.name)
+            metrics += _of_gaps(lake, subject, lane, gaps, made)
+            if lacking := never_null.get((lane.source, lane.table)):
+                explained = {gap.column for gap in gaps}
+                metrics += _of_required(lake, subject, lane, logged, lacking, explained)
+        yield from metrics or [Metric(UNKNOWN_VALUES, 0, subject.name)]
 
 
 def is_unread(statement: Statement, table: TableId) -> bool:
@@ -138,6 +124,17 @@ def _gaps(
             ]
             left += [name for name in converted if (lane.source, subject.table, name) in retyped]
         yield from (LeftUnknown(statement, name) for name in dict.fromkeys(left))
+
+
+def _of_gaps(
+    lake: Lake, subject: CheckedMirror, lane: CheckedLane, gaps: Iterable[LeftUnknown], steps: _Made
+) -> Iterator[Metric]:
+    for gap in gaps:
+        if rows := _standing(lake, subject, lane, gap, steps):
+            yield Metric(
+                UNKNOWN_VALUES, rows, subject.name, column=gap.column, detail=_sentence(lake, lane, gap, rows),
+                statement=gap.statement.id,
+            )  # fmt: skip
 
 
 def _standing(lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: LeftUnknown, steps: _Made) -> int:
