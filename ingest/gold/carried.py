@@ -31,7 +31,7 @@ from ingest.gold.policy import APPLIED, Subject
 from ingest.gold.results import Folded
 from ingest.gold.steps import steps as schema_steps
 from ingest.lake import condensed, decisions, duck, epochs, lanes, mirrors
-from ingest.lake.books import merged_columns
+from ingest.lake.books import EXCLUDED_SQL, merged_columns
 from ingest.lake.decisions import ACCEPT_GAP, CARRIED, DISMISS, Decision
 from ingest.lake.former_names import FormerNames, Move, Tenure, moves
 from ingest.lake.lake import Lake
@@ -349,7 +349,7 @@ def _batch(place: str) -> int:
 def _is_booked_within(tenure: Tenure) -> str:
     """The condition of the books' lines that may have rows of a tenure, or such as were left out, which have no place."""
     within = f"order_low < {duck.text(tenure.high)} AND order_high > {duck.text(tenure.low)}"
-    left_out = f"routed_out > 0 AND batch >= {_batch(tenure.low)}"
+    left_out = f"{EXCLUDED_SQL} AND batch >= {_batch(tenure.low)}"
     return f"({duck.of_table(tenure.table)} AND ((changes > 0 AND {within}) OR ({left_out})))"
 
 
@@ -366,7 +366,7 @@ def _refuse_lost(lake: Lake, move: Move, until: int, since: int) -> None:
         raise LackingError("its history is in two epochs of the source")
     stream = f'CASE WHEN NOT {read_sql()} THEN (topic, "partition") END'
     [seen] = lake.ask(
-        f"""SELECT min(batch) AS first, coalesce(sum(routed_out) FILTER (batch > {since}), 0) AS out,
+        f"""SELECT min(batch) AS first, coalesce(bool_or({EXCLUDED_SQL} AND batch > {since}), false) AS out,
         count(DISTINCT {stream}) AS streams, min(topic) FILTER (NOT {read_sql()}) AS topic,
         min("partition") FILTER (NOT {read_sql()}) AS part
         FROM {{books}} WHERE {of_source} AND ({" OR ".join(map(_is_booked_within, tenures))}) AND batch <= {until}"""

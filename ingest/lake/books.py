@@ -21,8 +21,11 @@ PlaceSpan = list[str]
 """The lowest and the highest place of some rows; empty for none."""
 COUNTS = (
     "messages change_messages ddl control routed_out rejected changes reads inserts updates deletes truncates "
-    "partials key_changes inherits noted erased replayed turned_back"
+    "partials key_changes inherits noted erased replayed turned_back left_out"
 ).split()
+
+EXCLUDED_SQL = "(routed_out > 0 OR coalesce(left_out, 0) > 0)"
+"""True for a line of a table of which a rule has left out rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,7 @@ class Line:
     turned_back: int = 0  # changes newer than all before them in their partition, at lower positions
     replayed: int = 0  # those of the batch's rejects that a later batch decoded
     replayed_in: int | None = None  # that batch; such a line has no other counts
+    left_out: int = 0  # changes of an excluded table, in messages that are counted otherwise
 
     @property
     def table_id(self) -> TableId:

@@ -21,6 +21,7 @@ from ingest.config.masks import fingerprint
 from ingest.config.model import MASK_SECRET, MASKED_BY_SECRET
 from ingest.errors import HeldError, command
 from ingest.lake import decisions, duck
+from ingest.lake.books import EXCLUDED_SQL
 from ingest.lake.decisions import Decision
 from ingest.lake.lanes import columns_seen
 from ingest.lake.tables import Tables
@@ -181,9 +182,9 @@ def _decoded(lake: Tables, source: str, first: int, last: int) -> dict[TableId, 
         )
         for row in lake.ask(
             f"""SELECT "database", "schema", "table", min(batch) AS low, max(batch) AS high,
-            min(batch) FILTER (WHERE routed_out > 0) AS out_low, max(batch) FILTER (WHERE routed_out > 0) AS out_high
+            min(batch) FILTER (WHERE {EXCLUDED_SQL}) AS out_low, max(batch) FILTER (WHERE {EXCLUDED_SQL}) AS out_high
             FROM {{books}} WHERE source = {duck.text(source)} AND batch BETWEEN {first} AND {last}
-            AND change_messages + ddl + control + routed_out > 0 GROUP BY ALL ORDER BY ALL"""
+            AND (change_messages + ddl + control > 0 OR {EXCLUDED_SQL}) GROUP BY ALL ORDER BY ALL"""
         )
     }
 

@@ -10,6 +10,7 @@ from ingest import formats, types
 from ingest.change import LaneId, TableId
 from ingest.config import Source
 from ingest.lake import duck
+from ingest.lake.books import EXCLUDED_SQL
 from ingest.lake.resolve import Came, Sent, SentColumn
 from ingest.lake.tables import Tables
 from ingest.order import loaded_sql
@@ -94,9 +95,9 @@ def sent_columns(lake: Tables) -> Sent:
 def _sent(lake: Tables, condition: str) -> dict[LaneId, dict[str, SentColumn]]:
     """The columns of each table's rows, in the books' lines that meet a condition."""
     rows = lake.ask(
-        f"""SELECT {duck.LANE_SQL}, columns, min(order_low) AS low, min(order_high) AS high, max(routed_out) AS out,
+        f"""SELECT {duck.LANE_SQL}, columns, min(order_low) AS low, min(order_high) AS high, bool_or({EXCLUDED_SQL}) AS out,
         min(batch) AS batch
-        FROM {{books}} WHERE (routed_out > 0 OR (changes > 0 AND order_high IS NOT NULL)) AND {condition}
+        FROM {{books}} WHERE ({EXCLUDED_SQL} OR (changes > 0 AND order_high IS NOT NULL)) AND {condition}
         GROUP BY {duck.LANE_SQL}, columns"""
     )
     tables: dict[LaneId, dict[str, SentColumn]] = {}
@@ -129,7 +130,7 @@ def came_between(lake: Tables) -> Came:
         between = f"order_key > {duck.text(low)} AND order_key < {duck.text(high)}"
         [counts] = lake.ask(
             f"""SELECT (SELECT count(*) FROM {{changes.change}} WHERE {of_lane} AND op <> 'truncate'
-            AND (({between}) OR {loaded_sql("order_key")})) + (SELECT count(*) FROM {{books}} WHERE {duck.of_lane(source, table)} AND routed_out > 0) AS n"""
+            AND (({between}) OR {loaded_sql("order_key")})) + (SELECT count(*) FROM {{books}} WHERE {duck.of_lane(source, table)} AND {EXCLUDED_SQL}) AS n"""
         )
         return bool(counts["n"])
 

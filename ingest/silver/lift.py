@@ -115,6 +115,7 @@ class DecodedPage(NamedTuple):
     orders: list[str]
     page: pa.RecordBatch
     erased: Mapping[LineKey, int]  # changes that a barrier stops
+    left_out: Mapping[LineKey, int]  # changes of excluded tables, in messages that are counted otherwise
 
 
 def lift(lifting: Lifting) -> Callable[[Batches], Batches]:
@@ -473,7 +474,8 @@ class SourceDecoder:
         spans: list[TableRows] = []
         rows: list[Change] = []
         at: list[int] = []
-        for place, mine in self._grouped(bronze, batches, taken).items():
+        left_out: Counter[LineKey] = Counter()
+        for place, mine in self._grouped(bronze, batches, taken, left_out).items():
             start = len(rows)
             kept = tally.with_statements(mine) if self._is_excluded(place.table) else tally.with_rows(mine)
             for number, changes in kept.items():
@@ -486,7 +488,7 @@ class SourceDecoder:
             spans, at, rows, orders = self._without_erased(spans, at, rows, orders, erased)
         statement = partial(_statement, masks=self.masks)
         page = change_rows.of_changes(self.name, bronze, batches, at, rows, orders, statement)
-        return DecodedPage(spans, at, rows, orders, page, erased)
+        return DecodedPage(spans, at, rows, orders, page, erased, left_out)
 
     def _without_erased(
         self,
@@ -528,16 +530,24 @@ class SourceDecoder:
                 stopped.setdefault(at, set()).add(change.row)
         return stopped
 
-    def _grouped(self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken) -> dict[LineKey, Taken]:
-        """Messages by book line, without rows of excluded tables that come with those of others; a message counts for
-        its first change's table, of those that are kept if there are any.
+    def _grouped(
+        self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken, left_out: Counter[LineKey]
+    ) -> dict[LineKey, Taken]:
+        """Messages by book line, without rows of excluded tables that come with those of others, which are added to ``left_out``;
+        a message counts for its first change's table, of those that are kept if there are any.
         """
         columns = [batches, bronze.column("topic"), bronze.column("partition")]
         places = list(zip(*map(listed, columns), strict=True))
         groups: dict[tuple[tuple[int, str, int], TableId], Taken] = {}
         for at, changes in taken.items():
             kept = self._without_excluded(changes) if len(changes) > 1 else changes
-            group = (places[at], kept[0].table if kept else NO_TABLE)
+            place: tuple[int, str, int] = places[at]
+            group = (place, kept[0].table if kept else NO_TABLE)
+            if kept is not changes and (tally.holds_statement(kept) or not self._is_excluded(group[1])):
+                out = (
+                    change for change in changes if change.op in ROW_OPS and self._is_excluded(change.table)
+                )
+                left_out.update(LineKey(*place, change.table) for change in out)
             known = groups.get(group)
             if known is None:
                 known = groups[group] = {}
@@ -590,6 +600,8 @@ class SourceDecoder:
             tally.count_rows(self._line(place), rows, orders)
         for place, count in written.erased.items():
             self._line(place).erased += count
+        for place, count in written.left_out.items():
+            self._line(place).left_out += count
 
     def _book_load_marks(self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken) -> None:
         """Book where full loads begin and end: the marks are not rows, so nothing else keeps them."""

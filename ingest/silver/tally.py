@@ -34,7 +34,7 @@ def with_statements(messages: Mapping[int, Sequence[Change]]) -> Mapping[int, Se
 
 def count_excluded(line: Line, messages: Sequence[Sequence[Change]]) -> None:
     """Count the messages of an excluded table; only its statements are kept."""
-    ddl = sum(map(_holds_statement, messages)) if _DDL in _ops(messages) else 0
+    ddl = sum(map(holds_statement, messages)) if _DDL in _ops(messages) else 0
     line.messages += len(messages)
     line.ddl += ddl
     line.routed_out += len(messages) - ddl
@@ -44,7 +44,7 @@ def count_messages(line: Line, messages: Sequence[Sequence[Change]]) -> None:
     """Count each message by the strongest thing that it contains: a statement, a row, a mark."""
     ops = _ops(messages)
     control = 0 if _MARKS.isdisjoint(ops) else sum(map(is_control, messages))
-    ddl = sum(map(_holds_statement, messages)) if _DDL in ops else 0
+    ddl = sum(map(holds_statement, messages)) if _DDL in ops else 0
     line.messages += len(messages)
     line.control += control
     line.ddl += ddl
@@ -68,7 +68,8 @@ def is_control(changes: Sequence[Change]) -> bool:
     )
 
 
-def _holds_statement(changes: Sequence[Change]) -> bool:
+def holds_statement(changes: Sequence[Change]) -> bool:
+    """True of a message that counts as a statement, whatever rows it has."""
     return any(change.op is _DDL for change in changes)
 
 

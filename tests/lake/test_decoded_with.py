@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from ingest.config import load
+from ingest.config.model import TableRule
 from ingest.lake import decoded_with
+from ingest.lake.books import Line
+from ingest.lake.schemas import BOOKS
 from ingest.lake.tables import LakeReader
 from tests.lakes import change
-from tests.written_lake import WrittenLake
+from tests.written_lake import WrittenLake, book
 
 ROW = {"id": "1", "word": "x", "tall": "1"}
 RULES = "keys:, columns: or exclude: of its tables"
@@ -50,6 +56,20 @@ def test_an_option_counts_for_all_that_was_decoded(depot: WrittenLake) -> None:
     assert [(1, 2, (said,))] == _outdated(
         depot, "", ("settle: 1s", "settle: 1s, options: {timezone: Asia/Shanghai}")
     )
+
+
+def test_rows_left_out_of_messages_of_other_tables_are_missing(tmp_path: Path) -> None:
+    """Where one message holds events of several tables, those of an excluded one were in no book: when it was excluded no longer,
+    nothing said that its mirror lacks them.
+    """
+    made = WrittenLake(tmp_path)
+    then = replace(made.pipeline, tables=(TableRule("depot.drawers", exclude=True),))
+    made.decide("decoding", "bins", decoded_with.settings_of(then, then.sources[0]))
+    made.take([change("INSERT", "bins", 1, ROW)])
+    beside = Line(1, "bins", "bins-1.jsonl", 0, "depot", None, "drawers", left_out=2)
+    made.product(BOOKS.name, [book(beside)])
+    [lacks] = decoded_with.outdated(LakeReader(made.pipeline), made.batch)
+    assert (1, 1, "depot.drawers") == (lacks.first, lacks.last, str(lacks.left_out))
 
 
 def _outdated(depot: WrittenLake, more: str, edit: tuple[str, str] = ("", "")) -> list[object]:

@@ -372,6 +372,9 @@ def test_a_message_of_several_tables_loses_only_rows_of_those_left_out(
     assert kept == sorted(row["op"] for page in pages for row in page.to_pylist())
     (line,) = [line for line in mine.lines.values() if line.messages]
     assert (counted[0], 1) == (line.table_id, getattr(line, counted[1]))
+    uncounted = 0 if counted[1] == "routed_out" else changes.count(OUT)
+    assert uncounted == sum(each.left_out for each in mine.lines.values() if each.table_id == LOCKERS)
+    assert uncounted == sum(each.left_out for each in mine.lines.values())
     assert line.messages == line.change_messages + line.ddl + line.control + line.routed_out
 
 
