@@ -40,7 +40,7 @@ from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
 from ingest.lake.resolve import renamed_into
 from ingest.lake.schemas import DDL
-from ingest.lake.snapshots import RANK, read_sql
+from ingest.lake.snapshots import CARRIED_FOLDER, CARRIED_SQL, RANK, read_sql
 from ingest.lake.stamps import change_of
 from ingest.lake.tables import Row as SilverRow
 from ingest.order import arrival_key, arrival_sql, carried_to, is_weak, loaded_sql, order_of
@@ -49,8 +49,6 @@ AT_ONCE = 500_000  # changes that are folded together; of more, each key's by th
 # The most changes of a table: what they leave is held in the memory of the run's process, about a kilobyte each.
 TOGETHER = 1_000_000  # if all are held at once
 APART = 2_000_000  # if each key's are folded by themselves
-_FOLDER = "carried/"  # of the messages that are landed
-_IS_CARRIED = f"starts_with(topic, '{_FOLDER}')"
 _COLUMNS = 'op, partial, types, before, after, "transaction", event_time, order_key, keys'
 
 
@@ -72,7 +70,7 @@ class Carried:
 
     def topic(self, batch: int) -> str:
         """Where the messages lie, as their rows say it."""
-        return f"{_FOLDER}{self.move.table}/{batch}{ingest_snapshot.SUFFIX}"
+        return f"{CARRIED_FOLDER}{self.move.table}/{batch}{ingest_snapshot.SUFFIX}"
 
     def messages(self, batch: int) -> Iterator[bytes]:
         """The messages that are landed in a batch: a mark after which older rows are gone, and the rows."""
@@ -376,7 +374,7 @@ def _refuse_lost(lake: Lake, move: Move, until: int, since: int) -> None:
     begun = min(_batch(tenures[0].low) or statement.batch, seen["first"] or statement.batch)
     first = max(begun, since + 1)
     rejects = lake.ask(
-        f"""SELECT 1 FROM ({open_sql(lake)}) AS o WHERE {of_source} AND kind = 'message' AND NOT {_IS_CARRIED}
+        f"""SELECT 1 FROM ({open_sql(lake)}) AS o WHERE {of_source} AND kind = 'message' AND NOT {CARRIED_SQL}
         AND batch BETWEEN {first} AND {until} LIMIT 1"""
     )
     if rejects:

@@ -23,6 +23,12 @@ def read_sql() -> str:
     return f"ends_with(topic, '{ingest_snapshot.SUFFIX}')"
 
 
+CARRIED_FOLDER = "carried/"
+"""Where rows of renamed tables lie that were carried over, as their messages say it."""
+CARRIED_SQL = f"starts_with(topic, '{CARRIED_FOLDER}')"
+"""True for a change that has been carried over from a table's former name."""
+
+
 def folder(pipeline: Pipeline, source: str) -> Path:
     """The folder of one source's snapshots, with one subfolder for each."""
     return Path(pipeline.lake) / "snapshots" / source

@@ -9,6 +9,7 @@ from ingest.config import Source
 from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.lake import Lake
+from ingest.lake.snapshots import CARRIED_SQL
 from ingest.order import is_weak, phase_of, place_sql, same_place
 from ingest.quality.behind_load import lost_behind_load, newest_of_stream
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
@@ -32,13 +33,21 @@ def _old(ordered: OrderedLane, load: str | None) -> Iterator[Metric]:
         folded = newest_of_stream(ordered, load)  # it may be sent again from before its load
     # loaded rows come before all changes, whenever they come
     is_placed = high and not is_weak(high) and phase_of(high)
-    if lane.changes and low and high and folded and is_placed and high < same_place(folded):
+    if low and high and folded and is_placed and high < same_place(folded) and (late := _sent(ordered)):
         detail = (
-            f"what came of {lane.table} since batch {ordered.since} ({counted(lane.changes, 'change')}) comes before what the "
+            f"what came of {lane.table} since batch {ordered.since} ({counted(late, 'change')}) comes before what the "
             "mirror has already. If it is only late, nothing is to be done; if the positions started again, "
             f"{ordered.epoch(ordered.since + 1)}"
         )
-        yield ordered.metric("old_positions", lane.changes, detail, _new_keys(ordered))
+        yield ordered.metric("old_positions", late, detail, _new_keys(ordered))
+
+
+def _sent(ordered: OrderedLane) -> int:
+    """The number of new changes that the source has sent: rows of a renamed table are carried over to the place of its statement."""
+    [carried] = ordered.lake.ask(
+        f"SELECT count(*) AS n FROM {{changes.change}} WHERE {ordered.where} AND batch > {ordered.since} AND {CARRIED_SQL}"
+    )
+    return ordered.lane.changes - int(carried["n"])
 
 
 def _lost(ordered: OrderedLane, load: str | None) -> Iterator[Metric]:
@@ -66,7 +75,8 @@ def _new_keys(ordered: OrderedLane) -> tuple[str, ...]:
         return ()
     rows = ordered.lake.ask(
         f"""SELECT DISTINCT [{ordered.cells("before", "after")}] AS was, [{ordered.cells("after", "before")}] AS k
-        FROM {{changes.change}} WHERE {ordered.where} AND batch > {ordered.since} AND op <> 'truncate' ORDER BY k"""
+        FROM {{changes.change}} WHERE {ordered.where} AND batch > {ordered.since} AND op <> 'truncate'
+        AND NOT {CARRIED_SQL} ORDER BY k"""
     )
     is_moved = any(row["was"] != row["k"] for row in rows)
     return () if is_moved else tuple(key_json(ordered.subject.mirror.keys, row["k"]) for row in rows)

@@ -388,6 +388,28 @@ def test_a_swap_leaves_no_mirror_behind(tmp_path: Path, nights: int) -> None:
         assert {"ddl_pending"} == kinds, "the old table's new name has no rows yet, and asks"
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_rows_that_are_carried_over_again_are_no_positions_that_started_again(
+    tmp_path: Path, more: int
+) -> None:
+    """A late row under the old name lands all rows once more: they were counted as changes older than the mirror's, and the
+    complaint offered an epoch.
+    """
+    yard = yard_of(tmp_path)
+    for say in [row("hall", 10, 1), *NIGHT, row("hall", 220, 8)]:
+        say(yard)
+    yard.run(checked=True)
+    for say in [row("annex", 115, 9), *[row("hall", 205, 4)] * more]:
+        say(yard)
+    yard.run(checked=True)
+    assert sorted([5, 6, 7, 8, 9, *[4] * more]) == yard.keys("hall")
+    late = yard.lake().ask(
+        """SELECT detail FROM {checks} WHERE "check" = 'old_positions' AND mirror = 'yard.hall' AND state <> 'pass'"""
+    )
+    assert more == len(late)
+    assert all("(1 change)" in each["detail"] for each in late)
+
+
 def test_a_swap_in_a_run_of_some_mirrors_leaves_the_others_for_the_next(tmp_path: Path) -> None:
     """They counted as folded, and had old rows until their next changes."""
     yard = yard_of(tmp_path)
