@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Any
@@ -31,10 +31,9 @@ from ingest.gold.policy import APPLIED, Subject
 from ingest.gold.results import Folded
 from ingest.gold.steps import steps as schema_steps
 from ingest.lake import condensed, decisions, duck, epochs, lanes, mirrors
-from ingest.lake.books import EXCLUDED_SQL, merged_columns
+from ingest.lake.books import EXCLUDED_SQL, Line, merged_columns
 from ingest.lake.decisions import ACCEPT_GAP, CARRIED, DISMISS, Decision
 from ingest.lake.former_names import FormerNames, Move, Tenure, moves
-from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
@@ -43,7 +42,8 @@ from ingest.lake.schemas import DDL
 from ingest.lake.snapshots import CARRIED_FOLDER, CARRIED_SQL, RANK, read_sql
 from ingest.lake.stamps import change_of
 from ingest.lake.tables import Row as SilverRow
-from ingest.order import arrival_key, arrival_sql, carried_to, is_weak, loaded_sql, order_of
+from ingest.lake.tables import Tables
+from ingest.order import arrival_key, arrival_sql, carried_to, is_weak, loaded_sql, order_key, order_of
 
 AT_ONCE = 500_000  # changes that are folded together; of more, each key's by themselves
 # The most changes of a table: what they leave is held in the memory of the run's process, about a kilobyte each.
@@ -101,6 +101,16 @@ class Carried:
             **({"time": at.isoformat() + "Z"} if isinstance(at, dt.datetime) else {}),
         }
 
+    def lines(self, batch: int) -> list[Line]:
+        """The books of their messages, if a batch lands them."""
+        place = order_key(carried_to(self.move.statement.order, batch, (batch, RANK, batch, 1)))
+        count, keys = len(self.rows), [list(self.keys)] if self.keys else []
+        line = Line(
+            batch, self.source, self.topic(batch), 0, *self.move.table, changes=count, reads=count, order_low=place,
+            order_high=place, keys=keys, columns=dict(self.types),
+        )  # fmt: skip
+        return [line] if count else []
+
     def decision(self, batch: int) -> Decision:
         """That the rows have landed in a batch."""
         statement = self.move.statement
@@ -119,7 +129,7 @@ class LackingError(Exception):
     """Why rows are not carried over, as part of a sentence."""
 
 
-def due(lake: Lake, held: Iterable[Folded]) -> Iterator[Carried]:
+def due(lake: Tables, held: Iterable[Folded]) -> Iterator[Carried]:
     """The tables whose rows can be carried over to held mirrors; the message of each that lacks some says why.
 
     Args:
@@ -130,23 +140,30 @@ def due(lake: Lake, held: Iterable[Folded]) -> Iterator[Carried]:
     if not waiting:
         return
     ledger = _ledger(lake)
-    if not any(path in waiting for table in _renamed(ledger) for path in _mirrors(lake, table)):
-        return
-    for move in moves(ledger.statements, lanes.came_between(lake)):
-        concerned = [waiting[path] for path in _mirrors(lake, move.table) if path in waiting]
-        if not concerned:
-            continue
+    for move, paths in of_mirrors(lake, ledger, waiting):
         try:
             yield carried(lake, ledger, move)
         except LackingError as error:
-            for result in concerned:
-                result.lacking = str(error)
-                result.message += (
-                    f" The rows of {move.rows.tenures[-1].table} cannot be carried over: {error}."
-                )
+            for path in paths:
+                waiting[path].lacking = str(error)
+                waiting[path].message += refused(move, error)
 
 
-def _ledger(lake: Lake) -> Ledger:
+def of_mirrors(lake: Tables, ledger: Ledger, paths: Collection[str]) -> Iterator[tuple[Move, list[str]]]:
+    """The moves of rows to some mirrors, each with the paths of these."""
+    if not any(path in paths for table in _renamed(ledger) for path in _mirrors(lake, table)):
+        return
+    for move in moves(ledger.statements, lanes.came_between(lake)):
+        if concerned := [path for path in _mirrors(lake, move.table) if path in paths]:
+            yield move, concerned
+
+
+def refused(move: Move, error: LackingError) -> str:
+    """Why rows are not carried over, as a sentence behind what holds the mirror."""
+    return f" The rows of {move.rows.tenures[-1].table} cannot be carried over: {error}."
+
+
+def _ledger(lake: Tables) -> Ledger:
     """The ledger, read once for each state of silver and of the decisions: a mirror may be held for many ticks."""
     logged = lake.snapshot(DDL.name)
     state = lake.decoded(), logged.table_id, logged.version, decisions.read(lake)
@@ -164,11 +181,11 @@ def _renamed(ledger: Ledger) -> set[TableId]:
     }
 
 
-def _mirrors(lake: Lake, table: TableId) -> list[str]:
+def _mirrors(lake: Tables, table: TableId) -> list[str]:
     return [mirror_path(name) for name in mirrors.names(lake.pipeline, table)]
 
 
-def overtaken(lake: Lake) -> Iterator[Carried | Decision]:
+def overtaken(lake: Tables) -> Iterator[Carried | Decision]:
     """What was carried over before rows came late that belong to it, again; or that it cannot be, so that the mirror is held."""
     late = _late(lake, _newest_moves(lake))
     if not late:
@@ -186,7 +203,7 @@ def overtaken(lake: Lake) -> Iterator[Carried | Decision]:
             yield replace(decision, value={**decision.value, "landed": 0}, reason=str(error))
 
 
-def _newest_moves(lake: Lake) -> list[Decision]:
+def _newest_moves(lake: Tables) -> list[Decision]:
     """What was carried over to each name last, as the statements stand; each move's for a table whose older states are kept."""
     newest: dict[tuple[object, ...], Decision] = {}
     for decision in decisions.read(lake).of(CARRIED):
@@ -202,7 +219,7 @@ def _tenures(decision: Decision) -> list[Tenure]:
     return [Tenure(TableId(*table), low, high) for table, low, high in decision.value["tenures"]]
 
 
-def _late(lake: Lake, made: Sequence[Decision]) -> list[Decision]:
+def _late(lake: Tables, made: Sequence[Decision]) -> list[Decision]:
     """Those to whose rows others have come since that belong to them, by the books.
 
     What comes now without a place in the stream is of a load that was read after the statement.
@@ -225,7 +242,7 @@ def _late(lake: Lake, made: Sequence[Decision]) -> list[Decision]:
     return [made[row["number"]] for row in rows]
 
 
-def carried(lake: Lake, ledger: Ledger, move: Move, since: int = 0) -> Carried:
+def carried(lake: Tables, ledger: Ledger, move: Move, since: int = 0) -> Carried:
     """The rows that a table had when it got another name.
 
     Args:
@@ -288,7 +305,7 @@ class _Told:
     moves: bool  # some change may leave its key
 
 
-def _begun(lake: Lake, move: Move) -> FormerNames:
+def _begun(lake: Tables, move: Move) -> FormerNames:
     """The tenures, from where the table was empty or its load begins.
 
     Raises:
@@ -311,7 +328,7 @@ def _begun(lake: Lake, move: Move) -> FormerNames:
     raise LackingError(f"no message shows that {first.table} was created, emptied or loaded")
 
 
-def _refuse_unplaced(lake: Lake, move: Move) -> None:
+def _refuse_unplaced(lake: Tables, move: Move) -> None:
     """Refuse rows that could not be placed right after their statement, before all that came after it.
 
     Raises:
@@ -351,7 +368,7 @@ def _is_booked_within(tenure: Tenure) -> str:
     return f"({duck.of_table(tenure.table)} AND ((changes > 0 AND {within}) OR ({left_out})))"
 
 
-def _refuse_lost(lake: Lake, move: Move, until: int, since: int) -> None:
+def _refuse_lost(lake: Tables, move: Move, until: int, since: int) -> None:
     """Refuse rows of which silver may lack some; what was known up to batch ``since`` was looked at before.
 
     Raises:
@@ -422,7 +439,7 @@ def _is_loaded_within(tenure: Tenure) -> str:
     return f"({loaded_sql('order_key')} AND {arrived} > {duck.text(low)} AND {arrived} < {duck.text(high)})"
 
 
-def _told(lake: Lake, move: Move, where: str) -> _Told:
+def _told(lake: Tables, move: Move, where: str) -> _Told:
     """What the changes that meet a condition tell.
 
     Raises:
@@ -492,7 +509,7 @@ def _key(
 
 
 def _rows(
-    lake: Lake, move: Move, told: _Told, keys: tuple[str, ...], placed: Sequence[SchemaStep], where: str
+    lake: Tables, move: Move, told: _Told, keys: tuple[str, ...], placed: Sequence[SchemaStep], where: str
 ) -> Iterator[Row]:
     """The rows that live just before the statement, of changes that meet a condition.
 
@@ -531,7 +548,7 @@ def _folded(events: Iterable[Placed | SchemaStep], told: _Told, keys: tuple[str,
     return list(table.rows.values())
 
 
-def _are_keys_by_text(lake: Lake, query: str, told: _Told, keys: tuple[str, ...]) -> bool:
+def _are_keys_by_text(lake: Tables, query: str, told: _Told, keys: tuple[str, ...]) -> bool:
     """True if two keys are one only where their texts are equal: ``1.0`` and ``1`` are one decimal number."""
     kinds = {name: told.types.get(name, "unknown") for name in keys}
     spelt = [name for name, kind in kinds.items() if not _is_text(kind)]
@@ -548,7 +565,7 @@ def _is_text(kind: str) -> bool:
 
 
 def _key_by_key(
-    lake: Lake, query: str, told: _Told, keys: tuple[str, ...], placed: Sequence[SchemaStep]
+    lake: Tables, query: str, told: _Told, keys: tuple[str, ...], placed: Sequence[SchemaStep]
 ) -> Iterator[Row]:
     """The same for a table that is too large to hold, none of whose rows changes its key."""
     clears = _events(lake.ask(f"SELECT * FROM ({query}) AS c WHERE op = 'truncate'"))

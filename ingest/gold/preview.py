@@ -6,17 +6,18 @@ messages, and is as good as they are typical.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ingest.change import LaneId, TableId
 from ingest.config import Pipeline
-from ingest.errors import HeldError
+from ingest.errors import HeldError, counted
 from ingest.fold import Placed, fold
-from ingest.gold import failover, foreign_commits
+from ingest.gold import carried, failover, foreign_commits
 from ingest.gold import ledger as ledgers
+from ingest.gold.carried import Carried
 from ingest.gold.completed import complete
 from ingest.gold.ledger import Ledger
 from ingest.gold.mirror_schema import Plan, decide
@@ -25,7 +26,8 @@ from ingest.gold.work import Books, Job, catch_up, jobs, open_books, routes_of, 
 from ingest.lake import conditions, faults, mirrors, pauses, targets
 from ingest.lake.books import Line
 from ingest.lake.delta import NO_TABLE, Snapshot
-from ingest.lake.logged_statements import counting
+from ingest.lake.former_names import Move
+from ingest.lake.logged_statements import Statement, counting
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.resolve import resolved
 from ingest.lake.stamps import change_of
@@ -124,7 +126,7 @@ def know(lake: Tables, filled: AbstractSet[str] = frozenset()) -> Known:
 
 def foresee(
     pipeline: Pipeline, known: Known, lines: Iterable[Line], statements: Iterable[Mapping[str, Any]],
-    changes: Iterable[Mapping[str, Any]] = (),
+    changes: Iterable[Mapping[str, Any]] = (), lake: Tables | None = None,
 ) -> list[Foreseen]:  # fmt: skip
     """Each mirror with something to do.
 
@@ -134,25 +136,70 @@ def foresee(
         lines: book lines of messages that are not decoded yet.
         statements: their statements, as rows of `ddl`.
         changes: their rows of `changes`, on which conditions and computed columns are tried.
+        lake: where rows of renamed tables are, which a run carries over to their new names.
     """
+    lines = list(lines)
     more = [*known.books.lines, *lines]
     last = max((line.batch for line in more), default=known.last)
     books = replace(known.books, last=last, lines=more)
     logged = [*known.ledger.statements, *counting(statements, {})]
     ledger = Ledger(resolved(sorted(logged, key=lambda statement: statement.order), books.lanes))
-    books = stated(pipeline, books, ledger.statements)
-    foreseen = []
     sent: dict[LaneId, list[Mapping[str, Any]]] = {}
     for row in changes:
         lane = row["source"], TableId.of(row)
         sent.setdefault(lane, []).append(row)
+    made = _of_jobs(pipeline, known, books, ledger, sent)
+    held = {path for path, foreseen in made.items() if foreseen.action == HOLD}
+    came = {line.table_id for line in lines if line.changes}
+    if lake is None or not held:
+        return list(made.values())
+    for move, paths in carried.of_mirrors(lake, ledger, held):
+        try:
+            rows = carried.carried(lake, ledger, move)
+        except carried.LackingError as error:
+            why = carried.refused(move, error)
+            made |= {path: replace(made[path], why=made[path].why + why) for path in paths}
+            continue
+        last += 1
+        books = replace(books, last=last, lines=[*books.lines, *rows.lines(last)])
+        logged = [_landed(statement, move, last) for statement in logged]
+        ledger = Ledger(resolved(sorted(logged, key=lambda statement: statement.order), books.lanes))
+        again = _of_jobs(pipeline, known, books, ledger, sent)
+        made |= {path: _carrying(again[path], rows, came) for path in paths}
+    return list(made.values())
+
+
+def _of_jobs(
+    pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, sent: Mapping[LaneId, Sequence[Mapping[str, Any]]]
+) -> dict[str, Foreseen]:  # fmt: skip
+    """Each mirror with something to do, by its path."""
+    books = stated(pipeline, books, ledger.statements)
+    made = {}
     for job in jobs(pipeline, books, known.mirrors):
         applied = known.applied.get(job.path, known.complete)
         if job.path in known.again or any(
             line.batch > applied for lines in job.lines.values() for line in lines
         ):
-            foreseen.append(_foreseen(pipeline, known, books, ledger, job, sent))
-    return foreseen
+            made[job.path] = _foreseen(pipeline, known, books, ledger, job, sent)
+    return made
+
+
+def _landed(statement: Statement, move: Move, batch: int) -> Statement:
+    """A statement as it counts once the rows of a move are landed."""
+    if statement.id != move.statement.id:
+        return statement
+    return replace(statement, carried={**statement.carried, move.table: batch})
+
+
+def _carrying(foreseen: Foreseen, rows: Carried, came: Collection[TableId]) -> Foreseen:
+    """A mirror to which rows are carried over; ``came`` are the tables with changes that are not decoded yet."""
+    if foreseen.action in (HOLD, WAIT):
+        return foreseen
+    names = rows.move.rows.tenures
+    grows = any(tenure.table in came for tenure in names)
+    count = "the rows" if grows else f"the {counted(len(rows.rows), 'row')}"
+    why = f"{count} of {names[-1].table} would be carried over to it. {foreseen.why}"
+    return replace(foreseen, why=why.strip())
 
 
 def _foreseen(

@@ -117,7 +117,7 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
     tables = [
         table
         for view, own_rows in seen
-        for table in gold.foresee(view, own_rows, decoded.lines, decoded.statements, decoded.changes)
+        for table in gold.foresee(view, own_rows, decoded.lines, decoded.statements, decoded.changes, lake)
     ]
     undecoded = list(range(known.last + 1, last + 1))
     sampled = {name for line in decoded.lines for name in names(pipeline, line.table_id)}

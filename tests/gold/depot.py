@@ -85,11 +85,15 @@ class Depot:
         """The result of a run of what was said, maybe for some mirrors."""
         from ingest import run as running
 
+        self.write()
+        stages = ("bronze", "silver", "gold", *(["quality"] if checked else []))
+        return running.run(self.spark, self.pipeline, stages, self.warm, select=select)
+
+    def write(self) -> None:
+        """Write what was said, as a file that waits to be read."""
         if self.messages:
             (self.folder / f"in-{self.number}.jsonl").write_text("\n".join(self.messages) + "\n")
             self.messages.clear()
-        stages = ("bronze", "silver", "gold", *(["quality"] if checked else []))
-        return running.run(self.spark, self.pipeline, stages, self.warm, select=select)
 
     def lake(self) -> Lake:
         """The lake, to look into."""

@@ -30,6 +30,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.lake.starts import Start
 from ingest.lake.tables import LakeReader
+from ingest.operate.dry_run import foresee
 from ingest.run import Warm
 from ingest.silver.lift import Lifting, SourceDecoder
 from tests.gold.test_late_renames import Weak, Yard
@@ -408,6 +409,56 @@ def test_rows_that_are_carried_over_again_are_no_positions_that_started_again(
     )
     assert more == len(late)
     assert all("(1 change)" in each["detail"] for each in late)
+
+
+PLANNED = {
+    "blue/green": (4, 2),
+    "renamed": (2, 1),
+    "emptied and loaded": (4, 1),
+    "by way of a name that no row has": (2, 1),
+}
+"""Scripts by the number of their RENAME, and how many rows it moves."""
+
+
+@pytest.mark.parametrize("name", PLANNED)
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_plan_foresees_the_swap(tmp_path: Path, name: str, *, is_read: bool) -> None:
+    """It said that the mirror would be held, and the run carried the rows over."""
+    script, keys = SCRIPTS[name]
+    at, count = PLANNED[name]
+    yard = yard_of(tmp_path)
+    for say in script[: at if is_read else 1]:
+        say(yard)
+    yard.run()
+    for say in script[at if is_read else 1 :]:
+        say(yard)
+    yard.write()
+    plan = foresee(yard.pipeline, None, 200)
+    assert [] == plan["problems"]
+    rows = f"the {count} row{'s' * (count > 1)}" if is_read else "the rows"
+    assert [True] == [
+        why.startswith(rows) for table in plan["tables"] if "carried over" in (why := table["why"])
+    ]
+    yard.run()
+    assert keys == {table: yard.keys(table) for table in keys}
+
+
+@pytest.mark.parametrize("name", LACKING)
+def test_a_plan_says_why_a_swap_holds(tmp_path: Path, name: str) -> None:
+    """As the run does after it."""
+    script, why = LACKING[name]
+    yard = yard_of(tmp_path)
+    for say in script[:-1]:
+        say(yard)
+    yard.run()
+    script[-1](yard)
+    yard.write()
+    plan = foresee(yard.pipeline, None, 200)
+    [hall] = [table for table in plan["tables"] if table["table"] == "yard.hall"]
+    assert ("hold", True) == (
+        hall["action"],
+        f"The rows of yard.annex cannot be carried over: {why}" in hall["why"],
+    )
 
 
 def test_a_swap_in_a_run_of_some_mirrors_leaves_the_others_for_the_next(tmp_path: Path) -> None:
