@@ -1,8 +1,9 @@
 """What `ingest detect` says of messages whose format is known: ``python -m benchmarks.detect [--cut N]``.
 
-One line for each format: of its golden messages, each alone; of the random histories of its dialects; and of messages that are
-cut off or lack a byte, how many are named rightly and with certainty, with a doubt or not at all, or wrongly and with certainty.
-The last line is of messages of no format. Exit 1 if one is wrong with certainty.
+One line for each format: of its golden messages, each alone; of the random histories of its dialects; of messages that are
+cut off or lack a byte; and of messages with a renamed member, how many are named rightly and with certainty, with a doubt or not
+at all, or wrongly and with certainty. The last lines are of samples of two formats, of messages of no format, and of other
+products. Exit 1 if one is wrong with certainty.
 """
 
 from __future__ import annotations
@@ -17,9 +18,18 @@ from ingest import formats
 from tests.formats import golden
 from tests.formats.one_history.history import history
 from tests.formats.one_history.test_one_history import DIALECTS
-from tests.operate.test_detect_corpus import FOREIGN, SENT_BY_ANOTHER, certain
+from tests.operate.test_detect_corpus import (
+    FOREIGN,
+    OF_OTHER_PRODUCTS,
+    SENT_BY_ANOTHER,
+    bytes_of,
+    certain,
+    mixed,
+    renamed,
+)
 
-KINDS = ("golden", "history", "cut")
+KINDS = ("golden", "history", "cut", "renamed")
+TWO = 200  # samples of two formats, and messages with a renamed member
 RIGHT, DOUBT, WRONG = "right", "doubt", "wrong"
 
 
@@ -29,8 +39,21 @@ def main() -> int:
     parser.add_argument("--cut", type=int, default=500, help="how many damaged messages")
     counts = counted(parser.parse_args().cut)
     foreign = Counter(_said(certain([json.dumps(each).encode()]), None) for each in FOREIGN)
+    others = Counter(_said(certain([bytes_of(each)]), None) for each in OF_OTHER_PRODUCTS.values())
     print(table(counts, foreign))
-    return int(any(said == WRONG for _, _, said in counts) or WRONG in foreign)
+    print(f"of other products: {others[DOUBT]} said so, {others[WRONG]} named with certainty")
+    random = Random("samples of two formats")  # noqa: S311 - data, no secrets
+    of_two = Counter(_said_of_two(*mixed(random)) for _ in range(TWO))
+    print(
+        f"of two formats: {of_two[DOUBT]} said so, {of_two[RIGHT]} read alike by both, {of_two[WRONG]} taken for one"
+    )
+    return int(any(said == WRONG for _, _, said in counts) or WRONG in foreign + others + of_two)
+
+
+def _said_of_two(messages: list[bytes], names: tuple[str, str]) -> str:
+    if certain(messages) is None:
+        return DOUBT
+    return RIGHT if {*names} == {"debezium", "oms-debezium-smt"} else WRONG
 
 
 Counts = Counter[tuple[str, str, str]]
@@ -54,6 +77,10 @@ def counted(cut: int) -> Counts:
         dialect = random.choice(sorted(sent))
         name = DIALECTS[dialect].format
         counts[name, "cut", _said(certain([_damaged(random.choice(sent[dialect]), random)]), name)] += 1
+    for _ in range(TWO):
+        dialect = random.choice(sorted(sent))
+        name = DIALECTS[dialect].format
+        counts[name, "renamed", _said(certain([renamed(random.choice(sent[dialect]), random)]), name)] += 1
     return counts
 
 

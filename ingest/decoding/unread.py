@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+import msgspec
+
 WRONG_FRAMING = "wrong-framing"
 HEAD = 4096  # bytes of a message that are looked at
 
@@ -16,17 +18,87 @@ HEAD = 4096  # bytes of a message that are looked at
 class UnreadKind(NamedTuple):
     """One kind of message: how its beginning looks, what it is, what to choose at the source, and names that it holds.
 
-    ``code`` is ``unread-format``, or `WRONG_FRAMING` of what is not cut into messages as it should be.
+    ``members`` are anywhere in its beginning, ``outermost`` are those of the object itself. ``code`` is ``unread-format``, or `WRONG_FRAMING` of what is not cut into messages as it should be.
     """
 
     begins: re.Pattern[bytes]
     words: str
     code: str = "unread-format"
     members: tuple[bytes, ...] = ()
+    outermost: frozenset[str] = frozenset()
 
 
 _OBJECT = re.compile(rb"\A\s*\{")
+_PGOUTPUT = "read the slot by Debezium with plugin.name=pgoutput (`format: debezium`)"
+_TICDC = "write protocol=canal-json&enable-tidb-extension=true into the changefeed's sink-uri (`format: ticdc-canal`)"
+_INSTEAD = "capture its tables by Debezium (`format: debezium`) or another writer that `ingest formats` lists"
+_OTHER_PRODUCTS = (  # the outermost members, others, what it is and what to do
+    # eulerto/wal2json, README, format versions 1 and 2
+    (
+        "change",
+        "",
+        f"a transaction of PostgreSQL's plugin wal2json, whose rows have no position: {_PGOUTPUT}",
+    ),
+    ("action schema table", "columns", f"a row of PostgreSQL's plugin wal2json: {_PGOUTPUT}"),
+    ("action schema table", "identity", f"a row of PostgreSQL's plugin wal2json: {_PGOUTPUT}"),
+    # docs.pingcap.com, "TiCDC Simple Protocol"
+    ("version type commitTs buildTs", "", f"a message of TiCDC's Simple protocol: {_TICDC}"),
+    # mongodb.com/docs, "Change Events"
+    (
+        "operationType ns documentKey",
+        "coll",
+        "an event of MongoDB's change stream: documents of MongoDB are not rows; capture a relational source",
+    ),
+    # docs.aws.amazon.com: "EventBridge event structure"; DynamoDB streams, "Record"
+    (
+        "detail-type source detail",
+        "",
+        "an event of Amazon EventBridge: write InputPath=$.detail for the rule's target, and the format of what is inside",
+    ),
+    (
+        "eventSource dynamodb",
+        "",
+        "a record of DynamoDB's stream: its items are not rows; capture a relational source",
+    ),
+    # docs.airbyte.com, "Airbyte Protocol", "Raw tables"
+    ("type record", "emitted_at", f"a record of Airbyte's protocol: {_INSTEAD}"),
+    ("_airbyte_data", "", f"a raw record of Airbyte's: {_INSTEAD}"),
+    # fivetran.com/docs, "System columns"; docs.peerdb.io; HVR, "Integrate" (columns of a time key)
+    ("_fivetran_synced", "", f"a row as Fivetran loads it: {_INSTEAD}"),
+    ("_peerdb_synced_at", "", f"a row as PeerDB loads it: {_INSTEAD}"),
+    ("hvr_op", "", f"a row with HVR's extra columns: {_INSTEAD}"),
+    # striim.com/docs, "WAEvent contents for change data"
+    ("metadata data", "OperationName", f"an event of Striim's (WAEvent): {_INSTEAD}"),
+    # cloud.google.com/datastream/docs, "Events and streams"
+    ("read_method source_metadata payload", "", f"an event of Google's Datastream: {_INSTEAD}"),
+    # mariadb.com/kb, "Avrorouter"
+    ("domain event_number event_type", "", f"a row of MaxScale's Avro router: {_INSTEAD}"),
+    # supabase.com/docs, "Database Webhooks"
+    ("type table schema record old_record", "", f"a webhook of Supabase's: {_INSTEAD}"),
+)
 KINDS = (
+    *(
+        UnreadKind(
+            _OBJECT,
+            words,
+            members=tuple(f'"{name}"'.encode() for name in members.split()),
+            outermost=frozenset(outermost.split()),
+        )
+        for outermost, members, words in _OTHER_PRODUCTS
+    ),
+    UnreadKind(  # the marks around a transaction
+        re.compile(rb'\A\s*\{\s*"action"\s*:\s*"[BC]"\s*[,}]'),
+        f"a transaction's mark of PostgreSQL's plugin wal2json: {_PGOUTPUT}",
+    ),
+    # docs.pingcap.com, "TiCDC Open Protocol": a length of eight bytes, then the event
+    UnreadKind(
+        re.compile(rb'\A\0{5}...\{\s*"[updq]"\s*:', re.DOTALL), f"an event of TiCDC's Open Protocol: {_TICDC}"
+    ),
+    # cockroachlabs.com/docs, "Changefeed Messages"
+    UnreadKind(
+        re.compile(rb'\A\s*\{.*"(?:updated|resolved|mvcc_timestamp)"\s*:\s*"\d{18,20}\.\d{10}"', re.DOTALL),
+        "a message of CockroachDB's changefeed, which is not read",
+    ),
     # "Avro Demo Description" (571/93253): id, version, messageType, then fileName and position as in the JSON records
     UnreadKind(
         re.compile(
@@ -76,9 +148,26 @@ KINDS = (
 
 def named(value: bytes, *, framed: bool = True) -> UnreadKind | None:
     """The kind of a message, if it is one that is known and not read; of `WRONG_FRAMING` only where it is ``framed`` here."""
-    head = value[:HEAD]
+    head, outermost = value[:HEAD], _outermost(value)
     kinds = (kind for kind in KINDS if framed or kind.code != WRONG_FRAMING)
     return next(
-        (kind for kind in kinds if kind.begins.match(head) and all(name in head for name in kind.members)),
+        (
+            kind
+            for kind in kinds
+            if kind.outermost <= outermost
+            and kind.begins.match(head)
+            and all(name in head for name in kind.members)
+        ),
         None,
     )
+
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def _outermost(value: bytes) -> frozenset[str]:
+    """The names of an object's members; none of what is no JSON object."""
+    try:
+        return frozenset(_members.decode(value))
+    except (msgspec.DecodeError, RecursionError):
+        return frozenset()

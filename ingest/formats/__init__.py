@@ -170,6 +170,8 @@ _UNLIKE = frozenset(
         "trailing-bytes",
         "no-frame",
         "no-table",
+        "no-rows",
+        "unknown-operation",
     }
 )
 """The codes of messages that may be of another format."""

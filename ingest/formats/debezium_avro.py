@@ -116,7 +116,9 @@ def recognise(sample: bytes) -> str | None:
     if len(sample) <= 5 or sample[0] != 0 or sample[5:6] in (b"{", b"["):  # JSON has this frame, too
         return None
     number = int.from_bytes(sample[1:5], "big")
-    if number and (source := _SOURCE.search(sample, 5)):
+    if not number:  # a registry counts from 1
+        return None
+    if source := _SOURCE.search(sample, 5):
         return f"a zero byte, schema id {number} and the connector {source[1].decode()}"
     return SharedEvidence(f"perhaps a zero byte and schema id {number}")
 

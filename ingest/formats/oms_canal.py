@@ -140,6 +140,6 @@ def recognise(sample: bytes) -> str | None:
     seen = glimpse(sample)
     if seen is None or seen.id or seen.tidb or not seen.sql_type:
         return None
-    if seen.bare_numbers or seen.epochs:
+    if (seen.bare_numbers or seen.epochs) and not seen.int_lists:
         return "Canal message without an id, with bare numbers or TIMESTAMP as seconds"
     return SharedEvidence("perhaps Canal message without an id")

@@ -43,7 +43,9 @@ def judge(file: str, framing: str, sampled: list[bytes], damage: str | None) -> 
     seen = [_evidence(message) for message in sampled]
     pairs = list(zip(sampled, seen, strict=True))
     spoken = {  # for each format with a mark in the sample, whether each message speaks for it
-        name: [name in evidence or _reads_as(name, message, evidence) for message, evidence in pairs]
+        name: [
+            _is_marked(name, evidence) or _reads_as(name, message, evidence) for message, evidence in pairs
+        ]
         for name in sorted({name for evidence in seen for name in evidence})
     }
     # at last, how many messages a format can decode by itself: what distinguishes bare Avro from framed
@@ -112,6 +114,14 @@ def _marks(name: str, seen: list[dict[str, str]]) -> tuple[int, int]:
     marks = [evidence[name] for evidence in seen if name in evidence]
     shared = sum(isinstance(mark, formats.SharedEvidence) for mark in marks)
     return len(marks) - shared, shared
+
+
+def _is_marked(name: str, evidence: Mapping[str, str]) -> bool:
+    """True if a message has a mark of the format, which it may share with others unless one of them has its own."""
+    shared = isinstance(evidence.get(name), formats.SharedEvidence)
+    return name in evidence and not (
+        shared and any(not isinstance(mark, formats.SharedEvidence) for mark in evidence.values())
+    )
 
 
 def _reads_as(name: str, message: bytes, evidence: dict[str, str]) -> bool:

@@ -12,6 +12,9 @@ from random import Random
 import pytest
 
 from ingest import formats
+from ingest.change import Hints, Message
+from ingest.decoding import unread
+from ingest.errors import Undecodable
 from ingest.operate import detection, starter
 from tests.formats import golden
 from tests.formats.one_history.history import history
@@ -44,6 +47,167 @@ FOREIGN = (
     42,
 )
 CUT = 500
+MIXED = 100
+RENAMED = 100
+ROW = {"id": 1, "name": "a"}
+OF_OTHER_PRODUCTS = {
+    "wal2json, a transaction": {
+        "change": [{"kind": "insert", "table": "t", "columnnames": ["id"], "columnvalues": [1]}]
+    },
+    "wal2json, a row": {
+        "action": "I",
+        "schema": "public",
+        "table": "t",
+        "columns": [{"name": "id", "type": "integer", "value": 1}],
+    },
+    "wal2json, a delete": {
+        "action": "D",
+        "schema": "public",
+        "table": "t",
+        "identity": [{"name": "id", "type": "integer", "value": 1}],
+    },
+    "wal2json, a mark": {"action": "B"},
+    "TiCDC's Simple protocol": {
+        "version": 1,
+        "database": "simple",
+        "table": "user",
+        "type": "INSERT",
+        "commitTs": 447984084414103554,
+        "buildTs": 1708923662983,
+        "data": {"id": "1"},
+    },
+    "TiCDC's Simple protocol, a statement": {
+        "version": 1,
+        "type": "CREATE",
+        "sql": "CREATE TABLE `user` (id int)",
+        "commitTs": 447984074911121426,
+        "buildTs": 1708923657421,
+        "tableSchema": {"schema": "simple", "table": "user", "columns": []},
+    },
+    "TiCDC's Open Protocol": b"\0\0\0\0\0\0\0\x26" + b'{"u":{"id":{"t":3,"h":true,"v":1}}}    ',
+    "MongoDB's change stream": {
+        "_id": {"_data": "82"},
+        "operationType": "insert",
+        "ns": {"db": "d", "coll": "c"},
+        "documentKey": {"_id": 1},
+        "fullDocument": {"_id": 1},
+    },
+    "Amazon EventBridge": {
+        "version": "0",
+        "id": "6a7e8feb",
+        "detail-type": "cdc",
+        "source": "shop",
+        "region": "eu-west-1",
+        "resources": [],
+        "detail": {"data": ROW, "metadata": {"operation": "insert"}},
+    },
+    "DynamoDB": {
+        "eventName": "INSERT",
+        "eventSource": "aws:dynamodb",
+        "dynamodb": {"NewImage": {"Id": {"N": "1"}}, "SequenceNumber": "1"},
+    },
+    "Airbyte": {"type": "RECORD", "record": {"stream": "users", "data": ROW, "emitted_at": 1718000042000}},
+    "Airbyte, a raw record": {
+        "_airbyte_raw_id": "x",
+        "_airbyte_extracted_at": 1718000042000,
+        "_airbyte_data": ROW,
+    },
+    "Fivetran": ROW | {"_fivetran_synced": "2024-06-10T06:14:02Z", "_fivetran_deleted": False},
+    "PeerDB": ROW | {"_peerdb_synced_at": "2024-06-10 06:14:02", "_peerdb_is_deleted": 0},
+    "HVR": {"hvr_op": 1, "hvr_cap_tstamp": "2024-06-10 06:14:02"} | ROW,
+    "Striim": {
+        "metadata": {"TableName": "S.T", "OperationName": "INSERT", "TxnID": "1.2.3"},
+        "data": ROW,
+        "before": None,
+        "userdata": None,
+    },
+    "CockroachDB": {"after": ROW, "key": [1], "updated": "1718000042000000000.0000000000"},
+    "CockroachDB, a mark": {"resolved": "1718000042000000000.0000000000"},
+    "Datastream": {
+        "uuid": "d7989206",
+        "read_method": "mysql-cdc-binlog",
+        "object": "d_t",
+        "source_metadata": {"table": "t", "log_file": "f", "log_position": 1},
+        "payload": ROW,
+    },
+    "MaxScale": {"domain": 0, "server_id": 1, "sequence": 2, "event_number": 1, "event_type": "insert"} | ROW,
+    "Supabase": {"type": "INSERT", "table": "t", "schema": "public", "record": ROW, "old_record": None},
+}
+"""Messages as the documents of other products show them; the name before a comma is in the words of the refusal."""
+SAME_BY_OTHER_PRODUCTS = {
+    "Pulsar's Debezium source": (
+        "debezium",
+        {
+            "before": None,
+            "after": ROW,
+            "source": {
+                "version": "1.9.7.Final",
+                "connector": "mysql",
+                "name": "n",
+                "ts_ms": 1718000042000,
+                "snapshot": "false",
+                "db": "d",
+                "table": "t",
+                "server_id": 1,
+                "file": "f.000003",
+                "pos": 154,
+                "row": 0,
+            },
+            "op": "c",
+            "ts_ms": 1718000042456,
+        },
+    ),
+    "TiCDC's Debezium protocol": (
+        "debezium",
+        {
+            "before": None,
+            "after": ROW,
+            "source": {
+                "version": "v8.1.1",
+                "connector": "TiCDC",
+                "name": "c",
+                "ts_ms": 1707103832263,
+                "snapshot": "false",
+                "db": "d",
+                "table": "t",
+                "file": "",
+                "pos": 0,
+                "row": 0,
+                "commit_ts": 447507027004751877,
+            },
+            "op": "c",
+            "ts_ms": 1707103832957,
+        },
+    ),
+    "Flink CDC's debezium-json": (
+        "debezium",
+        {"before": None, "after": ROW, "op": "c", "source": {"db": "d", "table": "t"}},
+    ),
+    "Flink CDC's canal-json": (
+        "canal",
+        {"old": None, "data": [ROW], "type": "INSERT", "database": "d", "table": "t", "pkNames": ["id"]},
+    ),
+    "TiCDC's Canal-JSON": (
+        "ticdc-canal",
+        {
+            "id": 0,
+            "database": "d",
+            "table": "t",
+            "pkNames": ["id"],
+            "isDdl": False,
+            "type": "INSERT",
+            "es": 1639633141221,
+            "ts": 1639633142960,
+            "sql": "",
+            "sqlType": {"id": 4, "name": 12},
+            "mysqlType": {"id": "int", "name": "varchar"},
+            "old": None,
+            "data": [{"id": "1", "name": "a"}],
+            "_tidb": {"commitTs": 429918007904436226},
+        },
+    ),
+}
+"""Messages of other products in formats that are read: the format and the message."""
 
 
 def certain(messages: list[bytes]) -> str | None:
@@ -76,6 +240,112 @@ def test_no_single_message_is_certainly_anothers(name):
 def test_foreign_messages_are_of_no_format():
     """A topic of something else would be landed as rows."""
     assert [] == [one for one in FOREIGN if certain([json.dumps(one).encode()])]
+
+
+def bytes_of(message: object) -> bytes:
+    """A message as it is sent."""
+    return message if isinstance(message, bytes) else json.dumps(message).encode()
+
+
+@pytest.mark.parametrize("product", OF_OTHER_PRODUCTS)
+def test_a_message_of_another_product_is_refused_by_its_name(product):
+    """The word "not this format" leads nowhere, and a reject for a missing table leads to `options: table`, which would take the
+    envelope for a row.
+    """
+    value = bytes_of(OF_OTHER_PRODUCTS[product])
+    verdict = detection.judge("m", "lines", [value], None)
+    assert ([], True) == (verdict["candidates"], product.partition(",")[0] in verdict["unread"])
+    for name in ("debezium", "maxwell", "canal", "dms"):
+        if product == "TiCDC's Simple protocol, a statement" and name == "canal":
+            continue  # a statement of Canal has the same members
+        with pytest.raises(Undecodable) as refused:
+            list(formats.reader(name)(Message(value), Hints()))
+        assert ("unread-format", verdict["unread"]) == (refused.value.code, refused.value.detail)
+
+
+@pytest.mark.parametrize("product", SAME_BY_OTHER_PRODUCTS)
+def test_a_message_of_another_product_in_a_format_that_is_read(product):
+    """The writer of a topic is often another one than the format's name says."""
+    name, message = SAME_BY_OTHER_PRODUCTS[product]
+    assert name == detection.judge("m", "lines", [bytes_of(message)], None)["format"]
+    [change] = formats.reader(name)(Message(bytes_of(message)), Hints())
+    assert ({"id": "1", "name": "a"}, "d", "t") == (change.after, change.table.database, change.table.table)
+
+
+@pytest.mark.parametrize("name", ["maxwell", "canal", "debezium"])
+def test_a_row_whose_columns_are_called_as_another_products_members(name):
+    """A table that holds such events would be refused as if it were they."""
+    columns = [
+        "action",
+        "schema",
+        "table",
+        "columns",
+        "hvr_op",
+        "_fivetran_synced",
+        "updated",
+        "OperationName",
+    ]
+    row = dict.fromkeys(columns, "x")
+    message: object = {"database": "d", "table": "t", "type": "insert", "ts": 1718000042, "data": row}
+    if name == "canal":
+        message = SAME_BY_OTHER_PRODUCTS["Flink CDC's canal-json"][1] | {"data": [row]}
+    if name == "debezium":
+        message = SAME_BY_OTHER_PRODUCTS["Pulsar's Debezium source"][1] | {"after": row}
+    assert unread.named(bytes_of(message)) is None
+
+
+def mixed(random: Random) -> tuple[list[bytes], tuple[str, str]]:
+    """A few messages each of two formats, and these."""
+    while True:
+        one, other = random.sample(sorted(DIALECTS), 2)
+        if DIALECTS[one].format != DIALECTS[other].format:
+            break
+    sent = [
+        [message.value for message in DIALECTS[each].write(history(1)) if message.value]
+        for each in (one, other)
+    ]
+    messages = [value for values in sent for value in random.sample(values, min(4, len(values)))]
+    return messages, (DIALECTS[one].format, DIALECTS[other].format)
+
+
+def renamed(value: bytes, random: Random) -> bytes:
+    """A JSON message of which one of the first members has another name; as it is if it is none."""
+    try:
+        message = json.loads(value)
+    except ValueError:
+        return value
+    objects = [message, *(each for each in message.values() if isinstance(each, dict) and each)]
+    chosen = random.choice(objects[:3])
+    name = random.choice(sorted(chosen))
+    members = [("x_" + each if each == name else each, value) for each, value in chosen.items()]
+    chosen.clear()
+    chosen.update(members)
+    return json.dumps(message).encode()
+
+
+def test_messages_of_two_formats_are_not_certainly_of_one():
+    """A topic with two writers would be declared as one source, and the half of it read wrongly."""
+    random = Random("mixed messages")
+    wrong = []
+    for _ in range(MIXED):
+        messages, names = mixed(random)
+        named = certain(messages)
+        if named and {*names} != {"debezium", "oms-debezium-smt"}:  # which are read alike
+            wrong.append((names, named))
+    assert [] == wrong
+
+
+def test_messages_with_a_renamed_member_are_of_their_format_or_of_none():
+    """A sister's name, whose mark is that a member is missing."""
+    random = Random("renamed members")
+    wrong = []
+    for _ in range(RENAMED):
+        name = random.choice(sorted(DIALECTS))
+        sent = [message.value for message in DIALECTS[name].write(history(random.randrange(5)))]
+        value = renamed(random.choice([each for each in sent if each]), random)
+        if certain([value]) not in (None, DIALECTS[name].format):
+            wrong.append((name, certain([value]), value))
+    assert [] == wrong
 
 
 def test_cut_messages_are_of_their_format_or_of_none():
