@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from ingest.erase.remove import Removal
-from ingest.erase.replacements import SEALED, message_row, opened, replacement
+from ingest.erase.replacements import SEALED, in_full, message_row, opened, replacement, without_parts
 from ingest.lake import barriers, decisions, duck, sealing
 from ingest.lake.decisions import ERASED_LATE, Decision
 from ingest.lake.lake import Lake
@@ -21,6 +21,7 @@ from ingest.lake.rejects import PLACE, REPLAY
 from ingest.lake.schemas import BOOKS, BRONZE
 from ingest.lake.starts import parted
 from ingest.lake.tables import Row, Tables
+from ingest.silver import split_lookup
 from ingest.silver.decode import lifting
 from ingest.silver.lift import INPUT, SourceDecoder
 from ingest.silver.messages import of_batches
@@ -73,13 +74,16 @@ def _replaced(lake: Lake, batch: int) -> Iterator[tuple[Any, ...]]:
     rows = [opened(keys, row) for row in rows]
     sealed = {(*(row[each] for each in PLACE), row["batch"]): row[SEALED] for row in rows if SEALED in row}
     how = lifting(lake, of_batches(lake, (batch, batch), 1))
+    wholes = split_lookup.wholes_of(lake, {row["batch"] for row in rows}, keys)
+    how = replace(how, wholes=wholes)
     page = pa.RecordBatch.from_pylist(rows, schema=_COLUMNS)
     for name, epoch, part in parted(page, how.starts):
         decoder = SourceDecoder(replace(how, epochs={name: epoch}), name)
         for i, numbers in decoder.stopped_rows(part).items():
             row: Row = part.slice(i, 1).to_pylist()[0]
-            new = replacement(decoder, how.barriers, row, {*numbers})
+            new = replacement(decoder, how.barriers, in_full(wholes, row), {*numbers})
             if new is not None:
+                yield from without_parts(lake, keys, how.barriers, wholes, row, new[0])
                 at_place = (*(row[each] for each in PLACE), row["batch"])
                 yield message_row(
                     keys, row | ({SEALED: sealed[at_place]} if at_place in sealed else {}), *new

@@ -18,9 +18,11 @@ from ingest.lake.lake import Lake
 from ingest.lake.rejects import PLACE, REPLAY
 from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import Row, Tables
+from ingest.silver import split_lookup
 from ingest.silver.lift import Lifting, SourceDecoder
 from ingest.silver.messages import Messages
 from ingest.silver.registry import schemas
+from ingest.silver.split_messages import PartSpot, Wholes
 
 GONE = "(erased)"
 SEALED = "sealed"  # a row's bytes as bronze has them, next to what they were sealed from
@@ -56,12 +58,34 @@ def replaced(lake: Lake, erasure: Erasure) -> list[tuple[Any, ...]]:
         and not (keys.seals(row["batch"]) and keys.is_lost(row["value"]))
     ]
     secret = Barriers(erasure.secret)
-    decoders = _decoders(lake, secret, keys, {row["source"] for row in rows}, {row["batch"] for row in rows})
+    batches = {row["batch"] for row in rows}
+    decoders = _decoders(lake, secret, keys, {row["source"] for row in rows}, batches)
+    wholes = split_lookup.wholes_of(lake, batches, keys)
     for row in rows:
         numbers = {number for number, _ in wanted[_place(row)][row["batch"]]}
-        if (new := replacement(decoders[row["source"]], secret, row, numbers)) is not None:
+        if (new := replacement(decoders[row["source"]], secret, in_full(wholes, row), numbers)) is not None:
             going.append(message_row(keys, row, *new))
+            going += without_parts(lake, keys, secret, wholes, row, new[0])
     return going
+
+
+def in_full(wholes: Wholes, row: Row) -> Row:
+    """A message's row with the whole message, if it is the last part of one."""
+    return row | {"value": wholes.read.get(_spot(row), row["value"])}
+
+
+def without_parts(
+    lake: Tables, keys: Opener, secret: Barriers, wholes: Wholes, row: Row, replaced: bytes
+) -> Iterator[tuple[Any, ...]]:
+    """Replacements of the other parts of a message, which hold nothing any more; ``replaced`` is that of the last one."""
+    others = {(*spot[:3], spot.offset): spot.batch for spot in wholes.others.get(_spot(row), ())}
+    for other in _rows_at(lake, "message", others):
+        if others[_place(other)] == other["batch"]:
+            yield message_row(keys, opened(keys, other), *secret.replacement(left_of(replaced).table, 0, []))
+
+
+def _spot(row: Row) -> PartSpot:
+    return PartSpot(*(row[name] for name in PartSpot._fields))
 
 
 def opened(keys: Opener, row: Row) -> Row:

@@ -5,7 +5,8 @@ programs that were generated from it. An ``Envelope`` holds ``Entries``, and eac
 Quirks:
 
 - ``seqId`` increases over the whole stream and orders events; the rows of one event have one, so their number follows it.
-- An event that does not fit one message is split over several envelopes, whose parts mean nothing by themselves.
+- An event that does not fit one message is split over several envelopes, which the service sends one after the other;
+  ``data`` of all, one after the other, is that of a whole one (`part`, `joined`).
 - ``dataType`` says in which member a value is: numbers are texts in ``sv``, all other values bytes in ``bv``, which
   are text in ``charset``, or UTF-8 where none is sent. NIL is NULL, NA a column that was not sent.
 - ``schemaName`` is a database of MySQL. Of PostgreSQL it is taken for the schema: which of the two it holds is not documented.
@@ -25,6 +26,7 @@ from ingest import types, values
 from ingest.change import Change, Hints, Image, Message, Op, TableId
 from ingest.decoding import converters, database_kinds, protobuf, rows
 from ingest.decoding.flat_messages import mysql_types
+from ingest.decoding.split import MessagePart
 from ingest.errors import Undecodable, counted
 from ingest.formats import About, SharedEvidence
 from ingest.images_before import ImagesBefore
@@ -43,7 +45,7 @@ ABOUT = About(
     ddl="sql",
     losses=(
         "There is no full load: the subscription begins with the changes of its day.",
-        "An event that is larger than a Kafka message is split over several, which are set aside.",
+        "Parts of an event that is larger than a Kafka message are set aside until its last one has come.",
     ),
     options={
         "timezone": "zone of TIMESTAMP texts that name none (default UTC)",
@@ -79,13 +81,40 @@ def parse(message: Message, hints: Hints) -> list[Change]:
     if envelope.total > 1:
         raise Undecodable(
             "split-message",
-            f"part {envelope.index + 1} of {envelope.total} of an event that does not fit one message; "
-            "parts are not read: take its rows from the database (`ingest reconcile FILE --repair`)",
+            f"part {envelope.index + 1} of {envelope.total} of an event that does not fit one message, whose other parts are not "
+            "all here: the run that reads its last part closes this; if that never comes, take the rows from the database "
+            "(`ingest reconcile FILE --repair`)",
         )
     changes: list[Change] = []
     for entry in _entries(envelope):
         changes += _changes(entry, hints, len(changes))
     return changes or [Change(op=Op.CONTROL, note="an envelope without entries")]
+
+
+def part(value: bytes) -> MessagePart | None:
+    """The part of an envelope that a message is; None if it is whole, or no envelope."""
+    if value[:3] != _OF_VERSION or value[3:4] <= b"\x01":
+        return None
+    try:
+        envelope = _envelope(value)
+    except Undecodable:
+        return None
+    return (
+        MessagePart(envelope.index, envelope.total, envelope.data) if 1 < envelope.total <= _PARTS else None
+    )
+
+
+_PARTS = 1 << 16  # the most of one event; a larger number is damage
+_OF_VERSION = b"\x08\x01\x10"
+"""How an envelope of version 1 begins; ``total`` follows, with more than a byte if it is large."""
+
+
+def joined(parts: Sequence[bytes]) -> bytes:
+    """The whole envelope that was split into these parts."""
+    whole = SUBSCRIBE.read("Envelope", b"")
+    whole.version, whole.total, whole.data = VERSION, 1, b"".join(parts)
+    written: bytes = whole.SerializeToString()
+    return written
 
 
 def recognise(sample: bytes) -> str | None:

@@ -28,7 +28,7 @@ from ingest.lake.lake import BatchSpan, Lake
 from ingest.lake.rejects import REPLAY
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
 from ingest.lake.starts import beginning
-from ingest.silver import change_rows, events, replay
+from ingest.silver import change_rows, events, replay, split_lookup
 from ingest.silver.later_loads import later_loads_in
 from ingest.silver.lift import FILES, INPUT, Lifting, clean, lift, lift_to_files
 from ingest.silver.messages import Messages, of_batches
@@ -123,9 +123,9 @@ def _write_changes(
     frame = messages.frame()
     if moved:
         both = Messages(lake, lambda: frame.unionByName(replay.messages(lake)))
-        changes = replay.decoded(lake, frame, todo, moved, lifting(lake, both), lifted)
+        changes = replay.decoded(lake, frame, todo, moved, _lifting(lake, both), lifted)
     else:
-        changes = lifted(frame, lifting(lake, messages))
+        changes = lifted(frame, _lifting(lake, messages))
     if cleared.num_rows:
         changes = changes.unionByName(lake.spark.createDataFrame(cleared, CHANGES.columns).coalesce(1))
     with paced(lake.spark, count):
@@ -134,8 +134,15 @@ def _write_changes(
 
 def _lifted_files(lake: Lake, messages: Messages, layout: Layout) -> list[Added]:
     """New files of ``changes`` from messages, which are not committed."""
-    report = messages.through(lift_to_files(lifting(lake, messages), layout), FILES)
+    report = messages.through(lift_to_files(_lifting(lake, messages), layout), FILES)
     return [Added.from_json(row["file"]) for row in report]
+
+
+def _lifting(lake: Lake, messages: Messages) -> Lifting:
+    """The same as `lifting`; rejects that it ends are closed."""
+    how = lifting(lake, messages)
+    split_lookup.close(lake, how.wholes.closed)
+    return how
 
 
 def lifting(lake: Lake, messages: Messages) -> Lifting:
@@ -148,6 +155,7 @@ def lifting(lake: Lake, messages: Messages) -> Lifting:
         schemas=schemas(lake, messages, opener),
         opener=opener,
         barriers=barriers.read(lake),
+        wholes=split_lookup.wholes(lake, messages, opener),
     )
     return replace(how, anchors=events.anchors(lake, messages, how))
 

@@ -34,6 +34,7 @@ from ingest.lake.starts import Starts, parted
 from ingest.order import AFTER_ITS_ROW, arrival_key, arrival_keys, order_keys, order_keys_of_columns
 from ingest.silver import change_rows, tally
 from ingest.silver.restarts import Restarts
+from ingest.silver.split_messages import READ_WITH_LAST, Wholes, of_batches, parts_in, splitting
 
 DECODER = "1"  # incremented whenever a parser's result for some message changes
 OVERSIZE = "ingest.oversize"  # header that bronze sets on a record too large to land
@@ -59,7 +60,7 @@ class Lifting:
     and epoch are changes at their positions. ``batch`` replaces the number
     of the bronze rows on a replay, whose rows keep the arrival of their own bytes. ``schemas`` has the schemas by id of
     each source with a registry. ``opener`` has the data keys of sealed messages, ``barriers`` say which rows were
-    erased.
+    erased. ``wholes`` has the messages that parts are put together to, as far as tasks or batches separate them.
     """
 
     pipeline: Pipeline
@@ -71,6 +72,7 @@ class Lifting:
     opener: Opener = NOT_SEALED
     barriers: Barriers = field(default_factory=Barriers)
     later: Mapping[tuple[str, int], Sequences] = field(default_factory=dict)
+    wholes: Wholes = field(default_factory=Wholes)
 
 
 Batches = Iterator[pa.RecordBatch]
@@ -189,6 +191,7 @@ class SourceDecoder:
         self.masks = Masks(self.pipeline) if self.pipeline.masks else None
         self.lines: dict[LineKey, Line] = {}
         self.anchors = lifting.anchors if module.ABOUT.event_marks else None
+        self.splitting, self.wholes = splitting(source.format), lifting.wholes.read
         # by topic and partition, the delete that came last, if no other row came after it
         self.last_deletes: dict[tuple[str, int], Change] | None = {} if module.ABOUT.split_moves else None
         self.restarts = Restarts() if module.ABOUT.counts_rows else None
@@ -349,12 +352,20 @@ class SourceDecoder:
         columns = [listed(bronze.column(name)) for name in ("value", "key", "topic", "headers")]
         if any(map(ingest_snapshot.holds, set(columns[2]))):
             parse = self._parse_either
+        wholes = self._wholes(bronze)
         new = tuple.__new__  # half the time of calling Message
         for at, (value, key, topic, headers) in enumerate(zip(*columns, strict=True)):
             try:
                 pairs = _pairs(headers) if headers else ()
                 parsed: Iterable[Change]
-                if pairs and self.barriers.is_replacement(pairs, value):
+                whole = wholes.get(at)
+                if whole == READ_WITH_LAST:
+                    parsed = [
+                        Change(op=Op.CONTROL, note="a part of a message that is read with its last one")
+                    ]
+                elif whole is not None:
+                    parsed = parse(new(Message, (whole, key, topic, pairs)), hints)
+                elif pairs and self.barriers.is_replacement(pairs, value):
                     parsed = self._unerased(at, value)
                 else:
                     parsed = parse(new(Message, (value, key, topic, pairs)), hints)
@@ -370,6 +381,15 @@ class SourceDecoder:
             except Exception as error:
                 refused.append(_stumbled(at, error))
         return taken, refused
+
+    def _wholes(self, bronze: pa.RecordBatch) -> Mapping[int, bytes]:
+        """What the messages become that are parts of others, by their rows."""
+        if self.splitting is None:
+            return {}
+        parts = parts_in(bronze, self.splitting.part)
+        here = of_batches(list(parts.values()), self.splitting.joined)
+        read = {at: self.wholes.get(spot, here.get(spot)) for at, (spot, _) in parts.items()}
+        return {at: whole for at, whole in read.items() if whole is not None}
 
     def _placed(self, change: Change) -> Change:
         """The change; a row of a later load at its position."""

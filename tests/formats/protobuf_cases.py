@@ -190,3 +190,25 @@ def varint(value: int) -> bytes:
         found.append(value & 0x7F | 0x80)
         value >>= 7
     return bytes([*found, value])
+
+
+def in_parts(envelope: bytes, parts: int) -> list[bytes]:
+    """Parts of one of Tencent's envelopes, as the service sends them: of the first one the index, 0, is left out."""
+    from ingest.formats import tencent_protobuf
+
+    data = tencent_protobuf.SUBSCRIBE.read("Envelope", envelope).data
+    size = -(-len(data) // parts)
+    cuts = [data[at * size : (at + 1) * size] for at in range(parts)]
+    return [
+        b"\x08\x01\x10"
+        + _number(parts)
+        + (b"\x18" + _number(at) if at else b"")
+        + b"\x22"
+        + _number(len(cut))
+        + cut
+        for at, cut in enumerate(cuts)
+    ]
+
+
+def _number(value: int) -> bytes:
+    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + _number(value >> 7)

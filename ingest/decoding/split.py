@@ -1,0 +1,13 @@
+"""A message that is a part of one that was too large to be sent."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class MessagePart(NamedTuple):
+    """One part: its number among all, counted from 0, how many there are, and its bytes."""
+
+    number: int
+    total: int
+    data: bytes
