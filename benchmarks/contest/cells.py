@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from benchmarks.contest.ground import ALL, PRODUCT, Contestant, Ground
+from benchmarks.contest.ground import PRODUCT, Contestant, Ground
 from benchmarks.contest.measure import Failed
 from benchmarks.contest.workload import DATABASE, Table
 
@@ -105,7 +105,7 @@ def is_right(cell: Cell, found: str | None, refused: str | None) -> bool:
     return number == Decimal(cell.sent) and zeros
 
 
-def fidelity(folder: Path, chosen: tuple[Contestant, ...] = ALL) -> tuple[str, int]:
+def fidelity(folder: Path, chosen: tuple[Contestant, ...]) -> tuple[str, int]:
     """The table of all contestants' wrong cells, and how many of them are the product's."""
     numbers = Numbers()
     columns = {f"cell{n:02d}": {"id": "BIGINT", "value": cell.kind} for n, cell in enumerate(CELLS, 1)}

@@ -21,7 +21,7 @@ from benchmarks.contest.steps import Script
 from benchmarks.contest.workload import DATABASE
 
 LABEL = "product degrade"
-READS = 4  # of a mirror by each reader; the first one warms up
+READS = 3  # of a mirror by each reader; the first one warms up
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Diary:
     def __call__(self, step: Step) -> None:
         """A batch is done, and the session waits; batches are named by their numbers."""
         number = int(step.name)
-        if number == 1 or number % self.each == 0:
+        if number % self.each == 0:
             self.looks.append(self._look(step.name))
         if number % self.each == 0:
             self.upkeep += self._contest("upkeep", [{"steps": [("cold", [])]}], step.name)
@@ -109,7 +109,7 @@ def files_of(tables: list[Path]) -> Files:
     )
 
 
-def degrade(ground: Ground, count: int, often: int = 50, each: int = 10) -> Section:
+def degrade(ground: Ground, count: int, often: int = 20, each: int = 10) -> Section:
     """Batch after batch, and upkeep after each tenth one."""
     branch = branched(ground)
     files = [ground.batch(f"degrade-{n}", branch.batch(count)) for n in range(1, often + 1)]

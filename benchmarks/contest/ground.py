@@ -61,6 +61,7 @@ AUTO_CDC = Contestant(
     "auto_cdc",
     {"settings": "spark.sql.shuffle.partitions=2 spark.databricks.delta.snapshotPartitions=1"},
 )
+AUTO_LOOP = every(AUTO)
 ALL = (PRODUCT, AUTO, RECIPE, TUNED, AUTO_CDC, DELTA_RS, DUCKDB)
 
 
@@ -117,14 +118,16 @@ class Ground:
         if "duckdb" in starts:
             self._duckdb()
         self._delta(starts)
-        if AUTO_CDC.start in starts:
-            self._auto_cdc()
+        step = self.load()
+        self._claim("product, base load", PRODUCT, self.folder / "start" / "lake", "base")
+        return step
+
+    def load(self) -> Step:
+        """The product's start, of what lies in `landing`."""
         base = self.folder / "start" / "lake"
         base.mkdir()
         script = Script([{"folder": str(base), "steps": [("base", [])]}], self.columns, self.options)
-        step = contest("product", script, self.folder / "logs" / "base.log")[0]
-        self._claim("product, base load", PRODUCT, base, "base")
-        return step
+        return contest("product", script, self.folder / "logs" / "base.log")[0]
 
     def _write_base(self) -> None:
         for number, lines in enumerate(_cut(self.workload.base(), PART), 1):
@@ -164,8 +167,12 @@ class Ground:
                 file = self.folder / "expected" / "base" / f"{name}.parquet"
                 connection.execute(f"CREATE TABLE {name} AS SELECT * FROM '{file}'")
 
-    def _auto_cdc(self) -> None:
-        """Its tables carry a column and states of its own, so it loads them itself, as the product does."""
+    def prepare_auto_cdc(self) -> None:
+        """Its tables carry a column and states of its own, so it loads them itself, as the product does.
+
+        Raises:
+            Failed: its base load ended early.
+        """
         folder = self.folder / "start" / AUTO_CDC.start
         folder.mkdir()
         files = [str(file) for file in sorted(self.landing.glob("base-*.jsonl"))]
@@ -205,33 +212,40 @@ class Ground:
         return self.folder / "passes" / f"{label} {number}".replace(" ", "_").replace(",", "")
 
     def run(
-        self, one: Contestant, label: str, passes: list[tuple[Steps, str]], between: Between = nothing
+        self,
+        one: Contestant,
+        label: str,
+        passes: list[tuple[Steps, str]],
+        between: Between = nothing,
+        options: list[dict[str, Any]] | None = None,
     ) -> list[Step]:
         """One process of a contestant: its passes, each with its steps and the moment that it must end in.
 
-        Of a pass whose moment has no name nothing is claimed: the caller compares.
+        Of a pass whose moment has no name nothing is claimed: the caller compares.  A pass may have options of its own.
         """
         described = []
         for number, (steps, moment) in enumerate(passes):
             folder = self.place(label, number)
             start(self.folder / "start" / one.start, folder)
-            described.append({"folder": str(folder), "idle": bool(number), "steps": steps})
+            own = options[number] if options else {}
+            described.append({"folder": str(folder), "idle": bool(number), "steps": steps, "options": own})
             if moment:
                 self._claim(f"{label}|{number}", one, folder, moment)
         script = Script(described, self.columns, self.options | one.options)
         log = self.folder / "logs" / f"{label.replace(' ', '_')}.log"
         return contest(one.module, script, log, between)
 
-    def run_apart(self, file: str, moment: str, stages: tuple[str, ...]) -> list[Step]:
-        """The product's stages one by one, on one lake, in a session that a whole run has warmed."""
-        folders = [self.folder / "passes" / f"apart {number}" for number in range(2)]
+    def run_apart(self, file: str, parts: list[tuple[str, list[str], list[str]]], moment: str) -> list[Step]:
+        """Stages of the product one by one, each with its name and new files, on one lake, in a session that a run has warmed."""
+        folders = [self.place(f"product apart {number}") for number in range(2)]
         for folder in folders:
             start(self.folder / "start" / PRODUCT.start, folder)
-            self._claim(f"product apart|{folder.name}", PRODUCT, folder, moment)
+        self._claim("product apart|1", PRODUCT, folders[1], moment)
         passes: list[dict[str, Any]] = [{"folder": str(folders[0]), "steps": [("cold", [file])]}]
-        for number, stage in enumerate(stages):
-            steps = [(stage, [] if number else [file])]
-            passes.append({"folder": str(folders[1]), "steps": steps, "options": {"stages": [stage]}})
+        for name, files, stages in parts:
+            passes.append(
+                {"folder": str(folders[1]), "steps": [(name, files)], "options": {"stages": stages}}
+            )
         script = Script(passes, self.columns, self.options | LOOP.options)
         return contest(PRODUCT.module, script, self.folder / "logs" / "apart.log")[1:]
 
@@ -274,6 +288,12 @@ class Ground:
                     "expected": str(self.folder / "expected" / moment / f"{name}.parquet"),
                 }
             )
+
+    def clear(self) -> None:
+        """Forget what a section left that was ended before its verdicts."""
+        self.claims.clear()
+        for folder in (self.folder / "passes").iterdir():
+            shutil.rmtree(folder)
 
     def verdicts(self) -> dict[str, Verdict]:
         """Verdicts since the last call, by label; the passes of a process are one claim.  Deletes their folders."""

@@ -29,7 +29,8 @@ def write_pipeline(folder: Path, script: Script) -> Path:
         kinds = {name: _LOGICAL.get(kind, kind.lower()) for name, kind in columns.items()}
         kinds |= script.options.get("logical", {}).get(table, {})
         declared = ", ".join(f'{name}: "{kind}"' for name, kind in kinds.items())
-        tables.append(f"  - {{match: {DATABASE}.{table}, columns: {{{declared}}}}}\n")
+        rule = f"columns: {{{declared}}}" if declared else "on_schema_change: evolve"
+        tables.append(f"  - {{match: {DATABASE}.{table}, {rule}}}\n")
     file = folder / "bench.yaml"
     text = _PIPELINE.format(
         engine=script.options.get("engine", "spark"),
@@ -48,6 +49,8 @@ def opened(folder: Path, script: Script, idle: bool) -> Iterator[Fold]:
     from ingest.config import load
     from ingest.run import Warm, run
 
+    if cores := script.options.get("cores"):  # Java, which starts later, and Python's workers have no others
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
     landing = Path(script.options["landing"])
     pipeline = load(write_pipeline(folder, script))
     spark = getattr(_STACK, "spark", None)

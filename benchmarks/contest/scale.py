@@ -1,6 +1,6 @@
 """The variants of size: batches of ten and fifty times the usual, a thousand tables in one batch, a large mirror.
 
-The product alone, in the session and with the memory of ``ingest run --every``: the question is not who is faster but
+In the session and with the memory of ``ingest run --every``: but for a million messages the question is not who is faster but
 whether a message costs the same and the memory stays where it was.  What is read is generated as it is written, and
 deleted before the next variant's is.
 """
@@ -13,15 +13,53 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.contest import readers
-from benchmarks.contest.ground import LOOP, PRODUCT, Ground, Verdict
+from benchmarks.contest.ground import AUTO_LOOP, LOOP, PRODUCT, RECIPE, Ground, Verdict
 from benchmarks.contest.measure import Step, say
-from benchmarks.contest.sections import SEED, Section, branched, faults_of, rows_of, run, stages
+from benchmarks.contest.sections import (
+    SEED,
+    Chosen,
+    Section,
+    branched,
+    faults_of,
+    of,
+    rows_of,
+    run,
+    stages,
+)
 from benchmarks.contest.workload import COLUMNS, DATABASE, Workload
 
 EACH = 20  # messages for each table, where there are so many
 FEW = 10  # tables that the last batch touches there
 LARGER = 20  # times the usual rows
 SMALL, OFTEN = 1_000, 5  # messages of a small batch into a large mirror, and how many such batches
+
+
+def million(ground: Ground, usual: int, count: int, chosen: Chosen) -> Section:
+    """A batch of five times the usual size, by the product under both engines and by the recipe."""
+    branch = branched(ground)
+    first = ground.batch("million-first", branch.batch(usual))
+    large = ground.stream("million", branch.stream(count))
+    ground.expect("million", branch)
+    steps = [("cold", [first]), ("million", large)]
+    lines = [
+        "| contestant | s | CPU-s | peak GiB | s / product's | CPU-s / product's | result |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    taken = {
+        one.name: run(ground, one, f"{one.name} million", [(steps, "million")])[1]
+        for one in of(chosen, LOOP, AUTO_LOOP, RECIPE)
+    }
+    verdicts = ground.verdicts()
+    ground.forget([first, *large])
+    ours = taken[LOOP.name]
+    for name, step in taken.items():
+        lines.append(
+            f"| {name} | {step.wall:.1f} | {step.cpu:.1f} | {step.peak:.2f} | {step.wall / ours.wall:.2f} | "
+            f"{step.cpu / ours.cpu:.2f} | {verdicts[f'{name} million']} |"
+        )
+    title = f"## {count:,} messages into 3 tables of {rows_of(ground)} rows"
+    text = f"{title}\n\nWarm: the second batch of a session, after one of {usual:,}.\n\n" + "\n".join(lines)
+    return text, faults_of(verdicts, "million")
 
 
 def manifold(ground: Ground, name: str, count: int, factor: int) -> Section:
@@ -64,7 +102,7 @@ def _manifold(usual: Step, large: Step, count: int, factor: int) -> str:
 
 
 def thousand(folder: Path, tables: int) -> Section:
-    """One batch that brings all tables into an empty lake, one that touches all, one that touches a few."""
+    """One batch that brings all tables into an empty lake, one that touches all, one that touches a few; under both engines."""
     workload = Workload(SEED, tables, EACH)
     ground = Ground(folder, workload, {"*": COLUMNS})  # one entry of the pipeline file for all of them
     (folder / "start" / PRODUCT.start).mkdir()
@@ -75,27 +113,29 @@ def thousand(folder: Path, tables: int) -> Section:
         "few": (few, ground.stream("few", workload.stream(EACH * few, few))),
     }
     steps = [(name, files) for name, (_, files) in batches.items()]
-    found = run(ground, LOOP, "product thousand", [(steps, "")])
-    say("thousand: comparing")
-    verdict = compared(ground.place("product thousand"), workload)
-    ground.forget(file for _, files in steps for file in files)
-    shutil.rmtree(ground.place("product thousand"))
     lines = [
-        "| batch | messages | tables touched | s | CPU-s | s a table | CPU-s a table | peak GiB |",
-        "|---|---|---|---|---|---|---|---|",
+        "| contestant | batch | messages | tables touched | s | CPU-s | s a table | CPU-s a table | peak GiB |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
-    for step, (touched, _) in zip(found, batches.values(), strict=True):
-        lines.append(
-            f"| {step.name} | {touched * EACH:,} | {touched:,} | {step.wall:.1f} | {step.cpu:.1f} | "
-            f"{step.wall / touched:.2f} | {step.cpu / touched:.2f} | {step.peak:.2f} |"
-        )
+    verdicts, texts = [], []
+    for one in (LOOP, AUTO_LOOP):
+        taken = run(ground, one, f"{one.name} thousand", [(steps, "")])
+        say("thousand: comparing")
+        verdicts.append(compared(ground.place(f"{one.name} thousand"), workload))
+        shutil.rmtree(ground.place(f"{one.name} thousand"))
+        for step, (touched, _) in zip(taken, batches.values(), strict=True):
+            lines.append(
+                f"| {one.name} | {step.name} | {touched * EACH:,} | {touched:,} | {step.wall:.1f} | {step.cpu:.1f} | "
+                f"{step.wall / touched:.3f} | {step.cpu / touched:.3f} | {step.peak:.2f} |"
+            )
+        texts.append(f"{one.name}:\n\n{stages(taken)}")
     title = f"## {tables:,} tables in one batch, {EACH} messages for each"
     summary = (
         "The first batch finds an empty lake and makes all mirrors; the three are one session, whose start is not counted. "
-        f"Every cell of all {tables:,} mirrors, read by delta-rs: {verdict}."
+        f"Every cell of all {tables:,} mirrors, read by delta-rs, under the one engine and the other: {verdicts[0]}, {verdicts[1]}."
     )
-    text = "\n\n".join([title, "\n".join(lines), summary, stages(found)])
-    return text, int(bool(verdict.error or verdict.wrong))
+    text = "\n\n".join([title, "\n".join(lines), summary, *texts])
+    return text, sum(bool(verdict.error or verdict.wrong) for verdict in verdicts)
 
 
 def compared(place: Path, workload: Workload) -> Verdict:

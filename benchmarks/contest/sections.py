@@ -6,9 +6,10 @@ import copy
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchmarks.contest.form import FULL, Form
-from benchmarks.contest.ground import ALL, LOOP, PRODUCT, Contestant, Ground, Steps, Verdict
+from benchmarks.contest.ground import ALL, AUTO_LOOP, LOOP, PRODUCT, Contestant, Ground, Steps, Verdict
 from benchmarks.contest.measure import Between, Failed, Step, nothing, say
 from benchmarks.contest.workload import Workload
 
@@ -45,7 +46,7 @@ def stages(steps: Iterable[Step]) -> str:
 
 def of(chosen: Chosen, *some: Contestant) -> tuple[Contestant, ...]:
     """The product, and of the contestants that a variant is for those that take part."""
-    return tuple(one for one in some or ALL if one in (PRODUCT, LOOP) or one in chosen)
+    return tuple(one for one in some or ALL if one in (PRODUCT, LOOP, AUTO_LOOP) or one in chosen)
 
 
 def branched(ground: Ground) -> Workload:
@@ -60,11 +61,12 @@ def run(
     label: str,
     passes: list[tuple[Steps, str]],
     between: Between = nothing,
+    options: list[dict[str, Any]] | None = None,
 ) -> list[Step]:
     """A contestant's steps; one that fails has steps that took no time, and its verdict says so."""
     say(f"{ground.folder.name}: {label}")
     try:
-        return ground.run(one, label, passes, between)
+        return ground.run(one, label, passes, between, options)
     except Failed as error:
         say(str(error))
         nan = float("nan")

@@ -85,6 +85,9 @@ class Workload:
         self.mark = "" if bare else '"'  # around numbers
         self.serial = 0
         self.reborn = 0  # updates whose key had been deleted, sent as inserts
+        self.minimal = (
+            False  # updates and deletes send the key and what updates change, as minimal row images do
+        )
         self._random = np.random.default_rng(seed)
         weights = 1.0 / np.arange(1, rows + 1) ** SKEW
         self._zipf = np.cumsum(weights / weights.sum())
@@ -133,13 +136,17 @@ class Workload:
         if kind == _INSERT:
             table.insert(key, self.serial)
             return self._message(table, "INSERT", self._row(table, key), "null")
+        image = self._short if self.minimal else self._row
         if kind == _DELETE:
-            row = self._row(table, key)
+            row = image(table, key)
             table.last[key] = 0
             return self._message(table, "DELETE", row, "null")
         old = self._changed(place(table.last[key], key))
         table.last[key] = self.serial
-        return self._message(table, "UPDATE", self._row(table, key), f"[{{{old}}}]")
+        return self._message(table, "UPDATE", image(table, key), f"[{{{old}}}]")
+
+    def _short(self, table: Table, key: int) -> str:
+        return f'{{"id":{self.mark}{key}{self.mark},{self._changed(place(table.last[key], key))}}}'
 
     def _row(self, table: Table, key: int) -> str:
         seed, mark = place(table.birth[key], key), self.mark

@@ -33,10 +33,10 @@ def test_a_full_disk_leaves_the_large_variants_out(
 ) -> None:
     """A benchmark would fill the user's disk."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _folder: Namespace(free=39 * 10**9))
-    found = list(variants(tmp_path, LARGE, FULL, ALL))
-    assert len(LARGE) == len(found)
+    done = list(variants(tmp_path, LARGE, FULL, ALL))
+    assert len(LARGE) == len(done)
     assert {("Left out: 39 GB of the disk are free, 40 are wanted.", 0)} == {
-        (text.splitlines()[-1], wrong) for text, wrong in found
+        (each.text.splitlines()[-1], each.wrong) for each in done
     }
     assert len(LARGE) == capsys.readouterr().err.count("is left out")
     assert [] == list(tmp_path.iterdir())

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.contest.batches import Spoiled
 from benchmarks.contest.cells import CELLS, Numbers, is_right
 from benchmarks.contest.workload import Workload
 
@@ -94,6 +95,37 @@ def test_the_expected_tables_are_what_the_messages_make(bare: bool) -> None:
             for row in table.to_pylist()
         }
         assert {key: {n: str(v) for n, v in row.items()} for key, row in made[name].items()} == rows
+
+
+def test_short_images_say_the_same() -> None:
+    """Partial images would be compared with other changes than the whole ones."""
+    whole, short = sent(7)[0], sent(7)[0]
+    short.minimal = True
+    both = [*zip(whole.batch(600), short.batch(600), strict=True)]
+    assert whole.expected() == short.expected()
+    for line, other in both:
+        full, part = json.loads(line), json.loads(other)
+        assert full["type"] == part["type"]
+        missing = {"customer", "note"} if part["type"] != "INSERT" else set()
+        assert missing == full["data"][0].keys() - part["data"][0].keys()
+        assert part["data"][0].items() <= full["data"][0].items()
+
+
+def test_cells_that_do_not_fit_are_expected_to_be_null() -> None:
+    """A tick would be called wrong for what it must refuse, or right without having refused it."""
+    workload = sent(7)[0]
+    spoiled = Spoiled(workload, 10)
+    lines = [*spoiled.batch(400), *spoiled.batch(400)]
+    large = [json.loads(line) for line in lines if "99999999999999999999999" in line]
+    assert 20 == len(large)
+    assert 10 <= len(spoiled.keys) < 20  # some rows of the first batch were changed by the second
+    empty = {
+        f"{name}/{row['id']}"
+        for name, rows in spoiled.expected().items()
+        for row in rows.to_pylist()
+        if row["customer"] is None
+    }
+    assert spoiled.keys == empty
 
 
 def test_a_batch_has_the_promised_kinds() -> None:

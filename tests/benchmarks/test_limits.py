@@ -1,0 +1,82 @@
+"""A section that fails or is late is named, what it started is ended, and the next one begins."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from benchmarks.contest import variants as all_variants
+from benchmarks.contest.form import QUICK
+from benchmarks.contest.limits import Late, limited
+from benchmarks.contest.sections import Section
+from benchmarks.contest.variants import variants
+
+
+def test_what_is_late_is_ended_with_all_that_it_started() -> None:
+    """A contestant that hangs would hold the run for ever, or go on beside the next section."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        with pytest.raises(Late), limited(0.3):
+            process.wait()
+        assert process.wait(10)
+    assert not psutil.pid_exists(process.pid)
+
+
+def test_the_earlier_of_two_limits_ends_both() -> None:
+    """A part with a limit of its own would take its section's limit away."""
+
+    def work() -> None:
+        with limited(30):
+            pass
+        with pytest.raises(Late), limited(0.1):
+            time.sleep(30)
+        time.sleep(30)
+
+    began = time.monotonic()
+    with pytest.raises(Late), limited(0.4):
+        work()
+    assert time.monotonic() - began < 20
+
+
+def test_a_limit_that_was_kept_ends_nothing_later() -> None:
+    """The next section would be ended by the last one's limit."""
+    with limited(0.2):
+        pass
+    time.sleep(0.4)
+
+
+def test_neither_an_error_nor_slowness_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One section would cost all that come after it."""
+
+    def broken() -> Section:
+        raise KeyError("no such column")
+
+    def slow() -> Section:
+        time.sleep(60)
+        return "never", 0
+
+    made = {"ticks": broken, "many": slow, "late": lambda: ("## Late rows\n\nequal", 0)}
+    monkeypatch.setattr(all_variants, "sections", lambda *_: made)
+    done = list(variants(tmp_path, tuple(made), QUICK, (), patience=0.3 / 60 / 4))
+    assert ["ticks", "many", "late"] == [each.name for each in done]
+    assert [1, 1] == [each.wrong for each in done[:2]]
+    assert "KeyError: 'no such column'" in done[0].text
+    assert "Not done within" in done[1].text
+    assert "## Late rows" in done[2].text
+    assert 2 == len(capsys.readouterr().err.splitlines())
+
+
+def test_no_section_begins_when_the_run_is_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An hour would become four again."""
+    made = {"ticks": lambda: (time.sleep(0.2) or "## Ticks", 0), "late": lambda: ("## Late", 0)}
+    monkeypatch.setattr(all_variants, "sections", lambda *_: made)
+    monkeypatch.setattr(all_variants, "LIMITS", dict.fromkeys(made, 10**6))
+    done = list(variants(tmp_path, tuple(made), QUICK, (), patience=0.1 / 60 / QUICK.minutes))
+    assert "Not done within 0 minutes." in done[0].text
+    assert f"Left out: the run's {QUICK.minutes} minutes are over." in done[1].text
