@@ -521,6 +521,8 @@ def _emptied(word: str, cursor: Cursor, scope: Scope, table: TableId) -> Sequenc
     if word in ("ATTACH", "DETACH") and scope.dialect == "postgres":
         child = scope.table(Cursor(items[1:]), like=table)
         relation = "inherit" if word == "ATTACH" else "disinherit"
+        brought = child if word == "ATTACH" else None
+        found = [Effect("truncate_partition", table, to=brought, note=note)]
         return [*found, Effect(relation, child, to=table, note="partition-of")]
     before = _OTHER_TABLE.get(word)
     places = [place for place, token in enumerate(items[:-1]) if token.word == before]

@@ -239,7 +239,8 @@ def _table_body(cursor: Cursor, scope: Scope, table: TableId, note: str | None) 
 
 def _body_of_other(body: Cursor, scope: Scope, created: Effect, *, is_listed: bool) -> Effect | None:
     """The new table if it is like another one or of a query; None if its own columns are listed in brackets (``is_listed``)."""
-    if (scope.dialect == "mysql" or not is_listed) and body.accept("LIKE"):
+    is_whole = scope.dialect == "mysql" or not is_listed or len(split(body.items)) == 1
+    if is_whole and body.accept("LIKE"):
         return replace(created, note=created.note or "like", to=scope.table(body))
     if not is_listed or body.word() in ("SELECT", "WITH"):
         return replace(created, note=created.note or "as-select")

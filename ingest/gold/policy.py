@@ -115,8 +115,8 @@ def judge(statement: Statement, subject: Subject) -> Verdict:
 
 def _leaves_out(effect: Effect, table: TableId) -> bool:
     """True if rows of the table, or their new values, are in no message of it."""
-    if effect.action == "rename_table":
-        return effect.to == table
+    if effect.action in ("rename_table", "truncate_partition"):
+        return table == (effect.to if effect.action == "rename_table" else effect.table)
     values = ("add_column", "modify_column")
     return effect.action in values and effect.note != UNREAD and leaves_open(effect, table)
 

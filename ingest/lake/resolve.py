@@ -401,6 +401,8 @@ class _Made:
             if effect.action == "rename_table" and (renamed := effect.other_table):
                 yield from self._renamed(effect, effect.table, renamed, statement)
                 continue
+            if effect.action == "truncate_partition" and self._is_empty(effect.other_table, statement):
+                continue  # a table without rows becomes a partition
             if effect.action in ("create_table", "drop_table"):
                 self._forget(effect.table)
             if effect.action == "create_table":
@@ -413,6 +415,14 @@ class _Made:
                     self.effects[effect.table].append(spelt)
                 self._structure(spelt)
                 yield spelt
+
+    def _is_empty(self, table: TableId | None, statement: Statement) -> bool:
+        """True if a table has been created and has sent no row since, up to a statement."""
+        if table is None or table not in self.created or table in self.unread:
+            return False
+        done = self.effects.get(table, ())
+        is_plain = _is_created(done) and all(effect.action not in _BRING_ROWS for effect in done)
+        return is_plain and not self.came(statement.source, table, self.created[table], statement.order)
 
     def _exchanging(self, statement: Statement) -> list[Effect]:
         """The effects; renames that exchange names are spelt all together, by the names from before the statement."""
@@ -555,6 +565,9 @@ class _Made:
         self.created.pop(table, None)
         self.origin.pop(table, None)
         self.unread.discard(table)
+
+
+_BRING_ROWS = ("truncate_partition", "unread", "rename_table", "swap_table")
 
 
 def _is_created(done: Sequence[Effect]) -> bool:

@@ -127,6 +127,24 @@ def test_a_child_that_was_let_go_is_left_alone(tmp_path: Path) -> None:
     assert [(1,), (2,)] == said.rows("s.leaf")
 
 
+@pytest.mark.parametrize("brings", [False, True])
+def test_an_attached_partition_brings_its_rows(tmp_path: Path, *, brings: bool) -> None:
+    """Each new month of a partitioned table whose rows come under its own name held its mirror, although the table that
+    becomes the partition was empty.
+    """
+    said = Schemas(tmp_path).ddl("CREATE TABLE s.root (id int PRIMARY KEY) PARTITION BY RANGE (id)", "s.root")
+    said.row("s.root", id=1).run()
+    said.ddl("CREATE TABLE s.p2 (LIKE s.root INCLUDING ALL)", "s.p2")
+    if brings:
+        said.row("s.p2", id=12)
+    said.ddl("ALTER TABLE s.root ATTACH PARTITION s.p2 FOR VALUES FROM (10) TO (20)", "s.root")
+    said.row("s.root", id=11).run()
+    assert [(1,), *([] if brings else [(11,)])] == said.rows("s.root")
+    assert brings == (("s.root", "held") in said.states())
+    [root] = [mirror for mirror in said.result.mirrors if mirror.mirror == "db.s.root"]
+    assert brings == ("then dismiss it, and let the source send the table's rows again" in root.message)
+
+
 def test_partitions_are_dropped_with_their_table(tmp_path: Path) -> None:
     """A leaf that is created again begins empty only if its DROP is known."""
     said = Schemas(tmp_path).ddl("CREATE TABLE s.root (id int PRIMARY KEY)", "s.root")
