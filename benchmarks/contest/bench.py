@@ -38,7 +38,6 @@ SIZES = {
     "rows": "rows of each table",
     "messages": "messages of a batch",
     "tables": "tables of the section `thousand`",
-    "rounds": "rounds of the main workload",
 }
 
 
@@ -52,6 +51,7 @@ def main() -> int:
     parser.add_argument("--main-only", action="store_true", help="the main workload alone")
     for size, what in SIZES.items():
         parser.add_argument(f"--{size}", type=int, metavar="N", help=f"{what}, instead of the form's own")
+    parser.add_argument("--rounds", type=int, metavar="N", help="rounds of the main workload")
     parser.add_argument(
         "--patience",
         type=float,
@@ -64,10 +64,11 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=[], help="only contestants whose name begins so")
     options = parser.parse_args()
     form = sized(FULL if options.full else QUICK, {size: getattr(options, size) for size in SIZES})
+    form = replace(form, rounds=options.rounds or form.rounds)
     whole = options.full and options.variants is None and not options.main_only
     usual = (MAIN,) if options.main_only else (MAIN, "auto_cdc")
     wanted = options.variants or (tuple(FULL_FORM) if whole else usual)
-    write = options.write or (form.name == FULL.name and whole and not options.only)
+    write = options.write or (form == FULL and whole and not options.only)
     with ExitStack() as stack:
         folder = options.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         return run(form, folder, options.only, wanted, patience=options.patience, write=write)

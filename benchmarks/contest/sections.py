@@ -14,16 +14,15 @@ from benchmarks.contest.measure import Between, Failed, Step, nothing, say
 from benchmarks.contest.workload import Workload
 
 SEED = 20_240_502
-ROOM = 40  # GB of disk that the large variants want to find free in the full form
 Section = tuple[str, int]
 """A section of text, and how many results of the product in it were wrong."""
 Chosen = Sequence[Contestant]
 
 
-def crowded(folder: Path, form: Form) -> str:
-    """Why a large variant is left out; nothing if its folder's disk has space for it."""
+def crowded(folder: Path, form: Form, room: int) -> str:
+    """Why a variant that wants so many GB of disk in the full form is left out; nothing if its folder's disk has them."""
     free = shutil.disk_usage(folder).free / 10**9
-    wanted = ROOM * max(form.rows / FULL.rows, form.messages / FULL.messages)
+    wanted = room * max(form.rows / FULL.rows, form.messages / FULL.messages)
     return "" if free >= wanted else f"{free:.0f} GB of the disk are free, {wanted:.0f} are wanted"
 
 

@@ -26,14 +26,16 @@ FULL_FORM = {
 FURTHER = {"tenfold": 10, "bare": 20, "large": 60}  # only if asked for
 LIMITS = FULL_FORM | FURTHER
 NAMES = tuple(LIMITS)
-LARGE = (
-    "tenfold",
-    "fiftyfold",
-    "thousand",
-    "large",
-    "degrade",
-    "statements",
-)  # left out where the disk is too full
+LARGE = {
+    "tenfold": 6,
+    "fiftyfold": 20,
+    "thousand": 2,
+    "large": 40,
+    "degrade": 10,
+    "statements": 8,
+    "cores": 8,
+}
+"""GB of disk that a large section wants to find free in the full form; else it is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ def left_out(name: str, folder: Path, form: Form, left: float) -> Section | None
     """The section of a variant that is left out because the run's time is over or the disk lacks space; None if it fits."""
     why = "" if left > 0 else f"the run's {form.minutes} minutes are over"
     if not why and name in LARGE:
-        why = crowded(folder, form)
+        why = crowded(folder, form, LARGE[name])
     if not why:
         return None
     say(f"{name} is left out: {why}")
