@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -209,7 +210,10 @@ class Ground:
 
     def place(self, label: str, number: int = 0) -> Path:
         """Where the tables of one pass lie."""
-        return self.folder / "passes" / f"{label} {number}".replace(" ", "_").replace(",", "")
+        name = re.sub(
+            r"[^\w-]", "", f"{label} {number}".replace(" ", "_")
+        )  # a quote would be another in a URI
+        return self.folder / "passes" / name
 
     def run(
         self,

@@ -28,6 +28,14 @@ def test_every_name_has_a_variant(tmp_path: Path) -> None:
     assert set(NAMES) == sections(tmp_path, QUICK, ALL).keys()
 
 
+def test_a_place_is_the_same_in_a_uri(tmp_path: Path) -> None:
+    """AUTO CDC, whose name has a quote, would look for its tables where nobody put them."""
+    ground = Ground(tmp_path / "ground", Workload(7, 1, 4))
+    places = {ground.place(each.name, number) for each in ALL for number in (0, 1)}
+    assert 2 * len(ALL) == len(places)
+    assert all(place.as_uri().endswith(f"/{place.name}") and "%" not in place.as_uri() for place in places)
+
+
 def test_a_full_disk_leaves_the_large_variants_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
