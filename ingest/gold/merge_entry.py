@@ -76,7 +76,8 @@ def entry(
 
 def _clauses(work: MirrorWork, effort: Effort) -> dict[str, str | None]:
     """A MERGE's parameters; rows without an outcome are deleted where a truncate cleared the table."""
-    keys = [quoted(name) for name in work.key_columns]
+    key_columns = work.key_columns
+    keys = [quoted(name) for name in key_columns]
     on = " AND ".join(f"(t.{name} = s.{name})" for name in keys)
     if work.states:  # the states of a key are replaced
         return {
@@ -85,7 +86,7 @@ def _clauses(work: MirrorWork, effort: Effort) -> dict[str, str | None]:
             "notMatchedPredicates": _json([_action("insert", f"NOT {_GONE}")]),
             "notMatchedBySourcePredicates": "[]",
         }
-    rest = [quoted(column.column) for column in work.columns if column.column not in work.key_columns]
+    rest = [quoted(column.column) for column in work.columns if column.column not in key_columns]
     differs = " OR ".join(f"(NOT (t.{name} <=> s.{name}))" for name in rest)
     matched = [_action("delete", _GONE)] + ([_action("update", differs)] if rest else [])
     return {

@@ -296,7 +296,8 @@ def scan(
     columns = columns_of(state, expected or {})
     if wanted is not None:
         first = next((name for name in columns if name not in state.partition_by), None)
-        columns = {name: kind for name, kind in columns.items() if name in wanted or name == first}
+        kept = {first, *wanted}
+        columns = {name: kind for name, kind in columns.items() if name in kept}
     # a part for the files of each partition that are whole, and one for those with deleted rows
     groups: dict[tuple[bool, tuple[tuple[str, str | None], ...]], list[DataFile]] = {}
     for file in state.files:
