@@ -21,7 +21,7 @@ class HadoopStore:
     """The files of a lake, by their whole paths; what cannot be done raises `SetupError`.
 
     HDFS refuses a second file of one name, and so does a store that supports ``If-None-Match``; elsewhere two writers
-    that start at the same moment may both succeed.
+    that start at the same moment may both succeed. ``admits_one`` is False where this is not known: on S3.
     """
 
     def __init__(self, lake: str) -> None:
@@ -33,6 +33,7 @@ class HadoopStore:
         self._error = Py4JError
         self._conf = spark._jsparkSession.sessionState().newHadoopConf()
         self._lake = lake
+        self.admits_one = not lake.startswith(("s3://", "s3a://", "s3n://"))
 
     def _at(self, path: str) -> tuple[Any, Any]:
         where = self._jvm.org.apache.hadoop.fs.Path(path)

@@ -34,6 +34,7 @@ HEARTBEAT = 10.0  # seconds between two heartbeats in a store
 STALE = 60.0  # seconds without a heartbeat after which the holder counts as dead
 ORPHAN = 20.0  # seconds to wait for the JVM of a killed run to end
 _MOMENT = 1.0  # seconds to retry reading a lock without a holder's name
+_SETTLED = 1.0  # seconds after which a lock that another run wrote over ours at the same moment is seen
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems without `flock`
 
 
@@ -274,9 +275,12 @@ def _runs(jvm: dict[str, Any]) -> bool:
 @contextlib.contextmanager
 def _held_object(lake: str, what: str) -> Iterator[None]:
     store, path, holder = hadoop.small_files(lake), _path(lake), _holder(what)
-    if not store.put_new(path, _text(holder)):  # of two runs at once the store admits one, if it can
+    is_new = store.put_new(path, _text(holder))
+    if not is_new:
         _refuse_held(store, lake)
         store.write(path, _text(holder))
+    if not (is_new and store.admits_one):  # then of two runs at once the last one to write has the lake
+        time.sleep(_SETTLED)
         if _read(store, path).get("token") != holder["token"]:
             raise LockedError(f"Another run took over the lake {lake} at the same moment: run again.")
     stop = threading.Event()

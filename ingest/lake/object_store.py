@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from http.client import responses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from ingest.errors import StoreError
@@ -43,6 +43,8 @@ _CODE = re.compile(r"<Code>([A-Za-z]+)</Code>")
 @dataclass
 class ObjectStore:
     """One lake's root in a store, with cached listings of its files; a `Store`."""
+
+    admits_one: ClassVar[bool] = True  # of two writers of one new file: a store that does not is Spark's
 
     root: str
     options: Mapping[str, str] = field(repr=False)  # with secrets
