@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame
 from benchmarks.tree import cpu
 from ingest.change import TableId
 from ingest.config import load
+from ingest.gold.steps import steps_of
 from ingest.lake import decisions
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror, decision
@@ -135,7 +136,7 @@ def _append(lake: Lake, name: str, ddl: str, frame: DataFrame, writer: str = "",
 def _checked(lake: Lake, what: str, since: int = 0) -> dict[str, int]:
     mine = psutil.Process()
     wall, busy = time.perf_counter(), cpu(mine)
-    counts = stage.check(lake, since).counts()
+    counts = stage.check(lake, since, steps=steps_of(lake)).counts()
     sys.stdout.write(f"{what}: {time.perf_counter() - wall:.1f} s, {cpu(mine) - busy:.1f} CPU-s, {counts}\n")
     return counts
 

@@ -61,7 +61,7 @@ def found_before(
     sources: Iterable[str],
     verdicts: Sequence[CheckResult],
     since: int,
-    steps: StepsOf | None = None,
+    steps: StepsOf,
 ) -> tuple[list[CheckResult], bool]:
     """What earlier looks have found; ``steps`` gives the schema steps of a lane.
 
@@ -105,7 +105,7 @@ def _left(
     row: Row,
     since: int,
     refused: Mapping[TableId, Metric],
-    steps: StepsOf | None,
+    steps: StepsOf,
 ) -> Row | None:
     """A fault without the rows that newer changes have written or deleted; None if no other was wrong.
 
@@ -134,11 +134,9 @@ def _still_refused(row: Row, now: Metric | None) -> Row | None:
     return row | {"failing": json.dumps(now.failing), "observed": now.observed, "detail": said}
 
 
-def _still_broken(
-    lake: Lake, subject: CheckedMirror, keys: Sequence[str], steps: StepsOf | None
-) -> Sequence[str]:
+def _still_broken(lake: Lake, subject: CheckedMirror, keys: Sequence[str], steps: StepsOf) -> Sequence[str]:
     """Those keys whose images before do not fit each other; changes that came late may have closed the gap."""
-    if steps is None or not any(lane.floor for lane in subject.lanes):
+    if not any(lane.floor for lane in subject.lanes):
         return keys
     cells = {key: tuple(str(cell) for cell in key_cells(key).values()) for key in keys}
     open_still = images_before.still_broken(lake, subject, cells.values(), steps)

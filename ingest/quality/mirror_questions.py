@@ -41,13 +41,13 @@ class Questions:
         since: the changes of later batches are compared; 0 compares all.
         last: the last batch to check, for who reads Spark's pages.
         began: where tables began again.
-        cells: what to compare cell by cell; None compares no cells.
+        cells: what to compare cell by cell.
     """
 
     since: int
     last: int
     began: Began
-    cells: Asked | None
+    cells: Asked
 
 
 @dataclass(slots=True)
@@ -107,7 +107,7 @@ def _by_runner(lake: Lake, subjects: Sequence[CheckedMirror], questions: Questio
     load = Load(sum(map(_changes, subjects)), sum(subject.size for subject in subjects))
     if not lake.is_local:
         return  # only Spark reads its tables
-    if questions.cells is not None and lake.runner.in_tasks(STAGE, load):
+    if lake.runner.in_tasks(STAGE, load):
         questions = replace(questions, cells=_for_tasks(subjects, questions.cells))
     work = Work(
         STAGE,
@@ -148,10 +148,9 @@ def _answers(lake: Lake, subjects: Sequence[CheckedMirror], questions: Questions
         subject.path: Answer(subject.path, keys.get(subject.path), key_damage=subject.damage)
         for subject in subjects
     }
-    if questions.cells is not None:
-        for subject, compared in cells.compare(lake, subjects, questions.since, questions.cells):
-            answers[subject.path].cells = list(cells.metrics(lake, subject, compared))
-            answers[subject.path].settled = obsolete_rejects.settled_by(lake, subject, compared)
+    for subject, compared in cells.compare(lake, subjects, questions.since, questions.cells):
+        answers[subject.path].cells = list(cells.metrics(lake, subject, compared))
+        answers[subject.path].settled = obsolete_rejects.settled_by(lake, subject, compared)
     for subject in subjects:
         answers[subject.path].damage = subject.damage
         yield answers[subject.path]

@@ -58,7 +58,7 @@ def check(
     decided: Mapping[str, Mirror] | None = None,
     tell: Tell = lambda _subject, _step: None,
     *,
-    steps: StepsOf | None = None,
+    steps: StepsOf,
     deep: str = "",
     partly: bool = False,
     only: Collection[str] | None = None,
@@ -71,7 +71,7 @@ def check(
         also: mirrors to check although no new batch touched them, by path.
         decided: each mirror's schema as last decided, if known already.
         tell: called with what is being worked on.
-        steps: returns the schema steps of a lane; without it no cells are compared.
+        steps: returns the schema steps of a lane.
         deep: a pattern; every key of matching mirrors is compared cell by cell.
         only: the paths of the mirrors to check; None means all that ``since`` and ``also`` name.
         partly: not all mirrors were to be brought up to date, so the batches remain unchecked.
@@ -95,7 +95,7 @@ def check(
         if (earlier := min([since, *caught_up])) < since:  # a mirror has caught up on batches that had failed
             scope = scope_from(earlier)
         every = partial(matches, deep) if deep else lambda _table: False
-        asked = None if steps is None else cells.Asked(steps, partial(cells_checked, lake.pipeline), every)
+        asked = cells.Asked(steps, partial(cells_checked, lake.pipeline), every)
         tell(STAGE, "comparing keys and cells")
         measured = _measured(lake, scope, asked)
         imported.result()
@@ -191,16 +191,15 @@ def _scope(
     return _Scope(since, last, books, keys, surveyed)
 
 
-def _measured(lake: Lake, scope: _Scope, asked: cells.Asked | None) -> _Measured:
-    """Measure the mirrors and the sources; no cells are compared unless something is asked of them."""
+def _measured(lake: Lake, scope: _Scope, asked: cells.Asked) -> _Measured:
+    """Measure the mirrors and the sources."""
     since, last, books, surveyed = scope.since, scope.last, scope.books, scope.surveyed
-    subjects, steps = surveyed.subjects, asked.steps if asked else None
+    subjects, steps = surveyed.subjects, asked.steps
     sent = {
         (row["source"], TableId.of(row)) for row in books.lanes if row["changes_ever"] > row["truncates_ever"]
     }
     logged = ddl_ledger.understood(lake, books.statements, sent)
-    if asked is not None:
-        asked = replace(asked, stated=_stated(books, logged), rows=cells.rows_before(lake, since))
+    asked = replace(asked, stated=_stated(books, logged), rows=cells.rows_before(lake, since))
     began = key_checks.beginnings(lake, subjects, since, logged)
     answers = mirror_questions.answered(lake, subjects, Questions(since, last, began, asked))
     metrics = list(_of_mirrors(lake, subjects, since, logged, answers))
@@ -217,11 +216,10 @@ def _measured(lake: Lake, scope: _Scope, asked: cells.Asked | None) -> _Measured
     rows = left_out.source_rows(subjects, metrics, since)
     differing, broken = source_counts.compared(lake.pipeline, subjects, rows, surveyed.names)
     metrics += differing
-    if steps is not None:
-        metrics += [metric for answer in answers.values() for metric in answer.cells]
-        settled = {answer.path: set(answer.settled) for answer in answers.values()}
-        undamaged = [subject for subject in subjects if not subject.damage]
-        obsolete_rejects.close(lake, undamaged, settled, steps)
+    metrics += [metric for answer in answers.values() for metric in answer.cells]
+    settled = {answer.path: set(answer.settled) for answer in answers.values()}
+    undamaged = [subject for subject in subjects if not subject.damage]
+    obsolete_rejects.close(lake, undamaged, settled, steps)
     metrics += counts.rejects(lake, sound, since)
     metrics += [
         Metric("readable", float(bool(subject.damage)), subject.name, detail=subject.damage)

@@ -40,7 +40,7 @@ class LeftUnknown:
 
 
 def of_mirrors(
-    lake: Lake, chosen: Iterable[CheckedMirror], logged: Sequence[Statement], steps: StepsOf | None
+    lake: Lake, chosen: Iterable[CheckedMirror], logged: Sequence[Statement], steps: StepsOf
 ) -> Iterator[Metric]:
     """The rows that have not come again since, by mirror and column."""
     doubtful: dict[LaneId, list[Statement]] = defaultdict(list)
@@ -56,11 +56,7 @@ def of_mirrors(
             if rule_for(lake.pipeline, lane.table, subject.path).ignores:
                 continue
             of_lane = doubtful.get((lane.source, lane.table), ())
-            made: _Made = (
-                cache(partial(images_before.steps_of, steps, subject.decided, lane, subject.applied))
-                if steps
-                else tuple
-            )
+            made = cache(partial(images_before.steps_of, steps, subject.decided, lane, subject.applied))
             gaps = list(_gaps(of_lane, lane, subject, retyped, made))
             metrics += _of_gaps(lake, subject, lane, gaps, made)
             if lacking := never_null.get((lane.source, lane.table)):

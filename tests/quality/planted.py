@@ -30,6 +30,7 @@ quality:
     freshness: 1h
   - table: "*"
     source_counts: counts.csv
+    cells_checked: 0
   - table: depot.sound
     expect:
       - {type: expect_column_values_to_not_be_null, column: label}
