@@ -224,7 +224,8 @@ class Chain:
         order, change = event
         if change.op is Op.UPDATE:
             self._tells = not change.old_cells.keys() <= set(self.table.keys)
-        loads = is_loaded(order, change) and _has_no_place(order)
+        # a row of a load that was not read at a place among the changes
+        loads = is_loaded(order, change) and not (order.phase and order.sequence)
         for step in done:
             self._last[step.key] = order
             if self._open:
@@ -245,11 +246,6 @@ def _moves_in_time(now: str | None, then: str | None) -> bool:
 
 
 _MAY_BE_LARGE = frozenset({"string", "binary", "json", "geometry", "unknown"})
-
-
-def _has_no_place(order: Order) -> bool:
-    """True for a row of a load that was not read at a place among the changes."""
-    return not order.phase or not order.sequence
 
 
 def _content(image: Image | None) -> frozenset[tuple[str, str | None]]:

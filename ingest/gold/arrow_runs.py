@@ -104,14 +104,18 @@ def _in_passes(files: ChangeFiles, works: Sequence[MirrorWork]) -> Iterator[tupl
             for work in ready
             for group in _of_files(work, cores(files.lake.spark))
         ]
-        for part in _reports(files, _pass_files, parts, Written, one_each, load, what=_ROWS):
+        for part in _reports(
+            files, partial(map, arrow_pass.passed), parts, Written, one_each, load, what=_ROWS
+        ):
             made[part.path].append(part)
         new = [
             NewRowsPart(work, folded[work.path].file, [part.gone[arrow_pass.MATCHED] for part in parts_made])
             for work, parts_made in ((work, made[work.path][1:]) for work in ready)
             if all(part.is_made for part in parts_made)
         ]
-        for part in _reports(files, _insert_rows, new, Written, one_each, load, what=_ROWS):
+        for part in _reports(
+            files, partial(map, arrow_pass.inserted), new, Written, one_each, load, what=_ROWS
+        ):
             made[part.path].append(part)
         # the file of outcomes is none of the mirror's
         yield from ((path, [replace(first, file=""), *rest]) for path, (first, *rest) in made.items())
@@ -345,14 +349,6 @@ def _fold_for_passes(files: Sequence[str], folder: str, works: Sequence[MirrorWo
     except StoreError as error:
         return (Written(work.path, failed=str(error)) for work in works)
     return (arrow_pass.outcomes(work, rows, folder) for work in works)
-
-
-def _pass_files(parts: Sequence[FilesPart]) -> Iterator[Written]:
-    return map(arrow_pass.passed, parts)
-
-
-def _insert_rows(parts: Sequence[NewRowsPart]) -> Iterator[Written]:
-    return map(arrow_pass.inserted, parts)
 
 
 def _merge_parts(parts: Sequence[arrow_parts.DealtPart], most: int) -> Iterator[Written]:

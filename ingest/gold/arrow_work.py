@@ -129,10 +129,6 @@ class MirrorWork:
         lanes = tuple(replace(lane, whole=True, late_from="", stated=()) for lane in self.lanes)
         return replace(self, lanes=lanes, shared=changes, fills=(), passed=0)
 
-    def replacing(self) -> MirrorWork:
-        """The same, with a file that replaces the table's others."""
-        return replace(self, reshaped=True)
-
     @property
     def logical(self) -> dict[str, str]:
         """The columns by the source's names, with their types."""

@@ -6,6 +6,7 @@ Equal rows are in one share, so that each share tells how often its rows exist; 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -56,7 +57,7 @@ def merged(work: MirrorWork, dealt: Sequence[Dealt], share: int, count: int) -> 
         made = counts()
         # either all shares replace the table's files, or none
         replaces = work.reshaped or made.cleared or not (work.appends and leaves_files(work))
-        whole = work.replacing() if replaces else work
+        whole = replace(work, reshaped=bool(replaces))
         return written(whole, lambda: counted(whole, made, chosen))
 
     return staged_counts(work, counts) if work.staging else attempted(work, write)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import orjson
@@ -42,7 +43,7 @@ class Announcement:
 
     def united(self, other: Announcement) -> Announcement:
         """Of the rows of both."""
-        first, last = min(self, other, key=_low), max(self, other, key=_high)
+        first, last = min(self, other, key=attrgetter("low")), max(self, other, key=attrgetter("high"))
         return replace(first, high=last.high, nullable=last.nullable)
 
 
@@ -59,14 +60,6 @@ class LoadMark:
     offset: int
     time: int | None
     ends: bool
-
-
-def _low(announcement: Announcement) -> str:
-    return announcement.low
-
-
-def _high(announcement: Announcement) -> str:
-    return announcement.high
 
 
 @dataclass(slots=True)
