@@ -88,13 +88,14 @@ def listed(lake: Tables) -> list[Listed]:
 
 
 def _as_folded(entry: Listed, record: tuple[str, tuple[str, ...]] | None) -> Listed:
-    """What the statement did when it was folded; today's schema of the mirror does not matter, but rows that came late
+    """What the statement did when it was folded; today's schema of the mirror does not matter, but rows that came since
     do, if it would have asked because of them.
     """
     if record is None or not entry.folded:
         return entry
     state, does = record
-    if state == policy.APPLIED and entry.verdict.state in (policy.HELD, policy.NOTICED):
+    asks = {policy.APPLIED: (policy.HELD, policy.NOTICED), policy.LOGGED: (policy.HELD,)}.get(state, ())
+    if entry.verdict.state in asks:
         return entry
     return replace(entry, verdict=Verdict(entry.verdict.state if entry.statement.decided else state, does))
 

@@ -132,7 +132,7 @@ def _state(statement: Statement, effects: list[Effect], subject: Subject) -> str
         ("truncate_partition" in actions, HELD),
         (statement.decided == APPROVE, APPLIED),
         (DOUBTED in notes, HELD),
-        (_takes_rows(effects, subject.table), HELD if subject.rows else NOTICED),
+        (_takes_rows(effects, subject.table), HELD if subject.rows else LOGGED),
         (ignores, HELD if loses_identity else LOGGED),
         (is_unread, HELD if freezes else NOTICED),
         (freezes and any(_changes_schema(effect, subject) for effect in effects), HELD),
