@@ -2,8 +2,8 @@
 
 A run measures what its batches touched. A fault that it found there is found again by each later look at the mirror,
 as a warning of the run that keeps the mirror's state, until something happened that can have repaired it: everything was checked
-again (`ingest quality`, which `ingest rebuild` does, too), an epoch or a decoding again, an equal comparison with the source; or
-until the operator accepts it. If it names its rows, it also ends when a newer batch has written or deleted each of them: what a batch
+again (`ingest quality`, which `ingest rebuild` does, too; not for `OF_BATCHES`), an epoch or a decoding again, an equal comparison
+with the source; or until the operator accepts it. If it names its rows, it also ends when a newer batch has written or deleted each of them: what a batch
 writes is judged by the check of that batch. A change that came late is no newer one, but may be the one that was missing.
 """
 
@@ -47,6 +47,8 @@ _OPEN = f"""SELECT c.* FROM (SELECT * FROM {{checks}} WHERE "check" <> '{RECONCI
     QUALIFY rank() OVER (PARTITION BY mirror, source ORDER BY checked_at DESC) = 1) AS c
     WHERE state IN ('{FAIL}', '{WARN}') AND "check" IN ({_LASTING})"""
 """The faults of the last look at each mirror and source."""
+OF_BATCHES = frozenset({"unplaced_changes", "re_reads_ignored", "positions_started_again"})
+"""The checks that compare a batch with what was folded before it: to look at all batches at once finds nothing of it."""
 OPEN = "open"  # the mark in the log of `checks` that says whether faults are left
 
 
@@ -65,6 +67,8 @@ def found_before(
 ) -> tuple[list[CheckResult], bool]:
     """What earlier looks have found; ``steps`` gives the schema steps of a lane.
 
+    Where everything was judged again (after batch 0), only what compares a batch with those before it is left.
+
     Returns:
         The verdicts on batches after ``since``, with the faults in these mirrors and sources that are not repaired; and whether
         there are any in others.
@@ -76,6 +80,9 @@ def found_before(
     lanes |= {(None, name): {name} for name in sources}
     rows = lake.ask(_OPEN)
     of_lanes = [row for row in rows if (row["mirror"], row["source"]) in lanes]
+    others = len(of_lanes) < len(rows)
+    if since == 0:
+        of_lanes = [row for row in of_lanes if row["check"] in OF_BATCHES]
     of = {subject.name: subject for subject in subjects}
     refused: dict[TableId, Metric] = {}
     if any(row["check"] == "refused_changes" for row in of_lanes):
@@ -96,7 +103,7 @@ def found_before(
             kept.append(result)
     over = {_place(result)[:3] for result in kept}
     sound = [result for result in judged if result.state != PASS or _place(result)[:3] not in over]
-    return sound + kept, len(of_lanes) < len(rows)
+    return sound + kept, others
 
 
 def _left(
@@ -240,10 +247,11 @@ def _again(row: Row, file: Path) -> CheckResult:
     detail = row["detail"] or explained(row["check"], row["observed"], limit)
     if as_found(detail) == detail:
         subject = row["mirror"] or row["source"]
-        detail = (
-            f"{FOUND}{row['batch']} and not repaired since (`{command('quality', file)}` checks everything again, and with "
-            f"--accept {subject} accepts it): {detail}"
-        )
+        typed = command("quality", file)
+        ends = f"`{typed} --accept {subject}` accepts it"
+        if row["check"] not in OF_BATCHES:
+            ends = f"`{typed}` checks everything again, and with --accept {subject} accepts it"
+        detail = f"{FOUND}{row['batch']} and not repaired since ({ends}): {detail}"
     failing = tuple(json.loads(row["failing"] or "[]"))
     metric = Metric(
         row["check"], row["observed"], row["mirror"], row["source"], row["column"], limit, row["severity"], detail, failing

@@ -103,13 +103,11 @@ def check(
     checked.verdicts = (
         judge.judged(_limited(lake.pipeline, measured.subjects, measured.metrics)) + measured.broken
     )
-    if others := (measured.since > 0 or only is not None) and lasting.may_be_open(lake):
+    if others := lake.exists(CHECKS.name) and lasting.may_be_open(lake):
         sources = {metric.source for metric in measured.metrics if metric.source is not None}
-        known, others = lasting.found_before(
+        checked.verdicts, others = lasting.found_before(
             lake, measured.subjects, sources, checked.verdicts, measured.since, steps
         )
-        if measured.since > 0:  # else everything was judged again
-            checked.verdicts = known
     checked.open = others or lasting.are_left(checked.verdicts)
     checked.verdicts += expected(
         lake, [subject for subject in measured.subjects if not subject.damage], measured.since, tell
