@@ -49,6 +49,7 @@ ELSEWHERE = {  # tests of their own
     "missing_topics": "tests/lake/test_missing_topics.py:test_a_topic_that_the_broker_lacks_is_a_problem_until_it_is_there",
     "not_compared": "tests/inspect/test_calm.py:test_a_comparison_that_no_schedule_makes_is_said",
     "pipeline_file": "tests/inspect/test_problems.py:test_a_file_that_cannot_be_looked_at_is_a_problem_for_programs",
+    "ahead": "tests/inspect/test_calm.py:test_a_row_whose_clock_is_ahead_is_said_and_hides_no_lag",
     "message_rejects": "tests/inspect/test_problems.py:test_each_cause_is_listed_once",
     "types_misread": "tests/quality/test_misread.py:test_an_approved_statement_does_not_settle_how_its_column_is_read",
     "change_rejects": "tests/test_ways_out.py:refused",

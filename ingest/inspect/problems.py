@@ -382,7 +382,7 @@ def of_state(
 
     Args:
         lake: the lake.
-        rows: the mirrors, with ``table``, ``state``, ``message``, ``since`` and ``newest commit``.
+        rows: the mirrors, with ``table``, ``state``, ``message``, ``since``, ``newest commit`` and ``ahead``.
         rejects: how many are open, by kind.
         statements: how many wait for a decision.
         since: since when the rejects of a kind, and statements (``ddl``), wait.
@@ -430,7 +430,7 @@ def of_state(
 
 def _of_mirrors(lake: Tables, rows: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
     """Mirrors that are not ok, or whose newest change has an impossible time."""
-    misdated_since = cache(partial(_misdated_since, lake))
+    misdated_since = cache(partial(_dated_since, lake, f"event_high < TIMESTAMP '{MISDATED}-01-01'"))
     for row in rows:
         name, state = row["table"], row["state"]
         if state != OK:
@@ -439,6 +439,8 @@ def _of_mirrors(lake: Tables, rows: Iterable[Mapping[str, Any]]) -> Iterator[Pro
         if wrong := misdated(row["newest commit"]):
             problem = _of_kind("misdated", wrong, mirror=name, since=misdated_since().get(name))
             yield replace(problem, alone="")
+        if row["ahead"]:
+            yield _ahead(lake, name, row["ahead"])
 
 
 def _of_decoding(lake: Tables) -> Iterator[Problem]:
@@ -481,11 +483,25 @@ def _last_look(lake: Tables) -> dt.datetime | None:
     return None
 
 
-def _misdated_since(lake: Tables) -> dict[str, dt.datetime]:
-    """When the first run began that has brought each mirror changes of such times."""
+def _ahead(lake: Tables, mirror: str, newest: str) -> Problem:
+    """That a mirror's newest change has a time that has not been yet: the text stays the same until another one comes."""
+    moment = newest.rstrip("Z").replace("T", " ")
+    query = 'SELECT event_time, topic, "offset", after FROM changes WHERE event_time > now()'
+    text = (
+        f"the newest change is of {moment} UTC, which has not been yet: correct the clock of its source, or the `timezone:` "
+        "of its options; lag, freshness and complete_until leave such times out, and `alerts ack` ends this for a single row"
+    )
+    since = _dated_since(lake, f"event_high >= TIMESTAMP '{moment}'").get(mirror)
+    return replace(
+        _of_kind("ahead", text, command("sql", lake.pipeline.file, query), mirror, since), alone=""
+    )
+
+
+def _dated_since(lake: Tables, times: str) -> dict[str, dt.datetime]:
+    """When the first run began that has brought each mirror changes of such times, as a condition of book lines has them."""
     lanes = lake.ask(
         f"""SELECT "database", "schema", "table", min(batch) AS batch FROM {{books}}
-        WHERE event_high < TIMESTAMP '{MISDATED}-01-01' AND "table" IS NOT NULL GROUP BY ALL"""
+        WHERE {times} AND "table" IS NOT NULL GROUP BY ALL"""
     )
     first: dict[str, int] = {}
     for row in lanes:

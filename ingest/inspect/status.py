@@ -20,7 +20,7 @@ from ingest.inspect.finished import is_finished
 from ingest.inspect.gone_tables import departed
 from ingest.inspect.problem_kinds import EXCLUDED, OK, worst
 from ingest.inspect.problems import Problem
-from ingest.lake import decoded_with, duck, faults, feeds, histories, rejects
+from ingest.lake import books, decoded_with, duck, faults, feeds, histories, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.delta import NO_TABLE
 from ingest.lake.mirrors import Mirror
@@ -341,12 +341,16 @@ def _started(lake: Tables, batches: Mapping[str, int]) -> dict[str, str | None]:
 
 def _row(entry: Mapping[str, Any], lane: Mapping[str, Any], complete: Complete) -> dict[str, Any]:
     """A mirror's line, from its entry, what its source has sent, and how far it is complete."""
-    newest = lane.get("newest")
+    newest, ahead = lane.get("newest"), None
+    if newest is not None and newest > _now() + books.CLOCKS_DIFFER:
+        # a time that has not been yet says nothing of the others
+        newest, ahead = lane["passed"] or newest, newest
     return {
         "table": entry["table"],
         "state": entry["state"],
         "batch": entry["batch"],
         "newest commit": _utc(newest),
+        "ahead": _utc(ahead),
         **_lag(newest),
         **_until(complete),
         "rows": entry["rows"],
@@ -382,8 +386,12 @@ def aged(described: dict[str, Any]) -> dict[str, Any]:
 def _lag(newest: dt.datetime | None) -> dict[str, Any]:
     if newest is None:
         return {"lag": None, "lag_seconds": None}
-    span = dt.datetime.now(dt.UTC).replace(tzinfo=None) - newest
-    return {"lag": _span(span), "lag_seconds": int(span.total_seconds())}
+    span = _now() - newest
+    return {"lag": _span(span), "lag_seconds": max(0, int(span.total_seconds()))}
+
+
+def _now() -> dt.datetime:
+    return dt.datetime.now(dt.UTC).replace(tzinfo=None)
 
 
 def verdicts(lake: Tables) -> dict[str, int]:
@@ -437,9 +445,10 @@ def _lanes(lake: Tables, lines: Iterable[Row]) -> dict[str, dict[str, Any]]:
         if not source.table:
             continue
         for name in map(str, known_mirrors.names(lake.pipeline, source)):
-            kept = lanes.setdefault(name, {"newest": None, "rejected": 0})
-            times = [time for time in (kept["newest"], row["newest"]) if time is not None]
-            kept["newest"] = max(times, default=None)
+            kept = lanes.setdefault(name, {"newest": None, "passed": None, "rejected": 0})
+            for which in ("newest", "passed"):
+                times = [time for time in (kept[which], row[which]) if time is not None]
+                kept[which] = max(times, default=None)
             kept["rejected"] += row["rejected"]
     return lanes
 

@@ -7,6 +7,7 @@ mark.  ``messages = change_messages + ddl + control + routed_out + rejected``.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
@@ -188,6 +189,16 @@ def load_marks(rows: Iterable[Mapping[str, Any]] | None) -> list[LoadMark]:
 
 
 MISDATED = "1971"  # a time before this year is of another unit
+
+
+CLOCKS_DIFFER = dt.timedelta(hours=1)
+"""A source's clock that is ahead of this machine's by no more is taken for right."""
+
+
+def newest_sql(now: dt.datetime) -> str:
+    """SQL: the newest source time of some lines; one that has not been yet only where there is no other."""
+    micros = round((now + CLOCKS_DIFFER).timestamp() * 1_000_000)
+    return f"coalesce(max(event_high) FILTER (WHERE epoch_us(event_high) <= {micros}), max(event_high))"
 
 
 def misdated(newest: str | None) -> str:

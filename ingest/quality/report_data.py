@@ -16,6 +16,7 @@ from ingest import formats
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
 from ingest.lake import duck, mirrors, targets
+from ingest.lake.books import newest_sql
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
@@ -135,7 +136,7 @@ def _add_lanes(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None
     """Add each table's lanes with their newest commit."""
     ended = _ended(facts.batch)
     lanes = lake.ask(
-        f"""SELECT source, {_LANE_SQL}, max(event_high) AS newest FROM {{books}}
+        f"""SELECT source, {_LANE_SQL}, {newest_sql(facts.now)} AS newest FROM {{books}}
         WHERE {ended} AND "table" IS NOT NULL AND (changes > 0 OR ddl > 0) GROUP BY source, {_LANE_SQL}"""
     )
     gone = mirrors.dropped(lake)

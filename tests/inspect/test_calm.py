@@ -112,6 +112,30 @@ def test_times_of_another_unit_are_said_since_the_batch_that_brought_them(
     assert f"{began:%Y-%m-%dT%H:%M}" == problem["since"][:16]
 
 
+def test_a_row_whose_clock_is_ahead_is_said_and_hides_no_lag(clock: Clock, tmp_path: Path) -> None:
+    """One row of next year made its mirror fresh until then: a negative lag, `freshness:` silent, and nothing listed."""
+    plant = begun(Plant("dts-canal", tmp_path / "p", clock), "bins")
+    plant.insert("bins", 77)
+    for message in plant.taken():
+        sent = json.loads(message.value or b"")
+        plant.land(json.dumps(sent | {"es": sent["es"] + 500 * 86_400_000}).encode())
+    began = clock.now()
+    assert 0 == typed(f"ingest run {plant.file}")[0]
+    [problem] = plant.problems()
+    assert ("ahead", "depot.bins", "warn") == (problem["kind"], problem["mirror"], problem["severity"])
+    assert "is of 2027-07-16 06:00" in problem["text"]
+    assert f"{began:%Y-%m-%dT%H:%M}" == problem["since"][:16]
+    code, out = typed(f"{problem['command']} --output json")
+    assert (0, 1) == (code, out.count("2027-07-16")), out
+    said = plant.status()
+    assert ["ok"] == [row["state"] for row in said["tables"]], "its cells are right"
+    assert 0 < said["tables"][0]["lag_seconds"] < 2 * 86_400, "by its other rows"
+    clock.ahead += dt.timedelta(days=4)
+    assert {"ahead", "freshness"} == {one["kind"] for one in plant.problems()}, "the others have stopped"
+    assert 0 == typed(f"ingest alerts ack {plant.file} {problem['id']} --reason known")[0]
+    assert {"freshness"} == {one["kind"] for one in plant.problems()}
+
+
 def test_a_table_that_is_taken_back_says_which_rows_it_lacks(clock: Clock, tmp_path: Path) -> None:
     """It was called up to date without the rows that had come meanwhile; only its source was said to be decoded otherwise."""
     plant = begun(Plant("dts-canal", tmp_path / "p", clock), "bins", "boxes")
