@@ -206,9 +206,14 @@ def fold(
     return table.rows
 
 
+def in_order(events: Iterable[Placed | SchemaStep]) -> list[Placed | SchemaStep]:
+    """Events in the order of history; a step for a column that a row announces has the row's place, and comes before it."""
+    return sorted(events, key=lambda event: (event.order, isinstance(event, Placed)))
+
+
 def steps(table: Table, events: Iterable[Placed | SchemaStep]) -> Iterator[Step]:
     """Apply events to ``table`` in their order; yield what each did to each key that it touched."""
-    for event in sorted(events, key=lambda event: event.order):
+    for event in in_order(events):
         if isinstance(event, SchemaStep):
             yield from _schema(table, event)
         else:
@@ -496,7 +501,7 @@ def copies(events: Iterable[Placed | SchemaStep], *, shared_reads: bool = False)
     """
     rows: list[Row] = []
     seen: set[tuple[Hashable, ...]] = set()
-    for event in sorted(events, key=lambda event: event.order):
+    for event in in_order(events):
         if isinstance(event, SchemaStep):
             if event.empties:
                 rows = []

@@ -29,6 +29,7 @@ from ingest.fold import (
     SchemaStep,
     Step,
     Table,
+    in_order,
     is_loaded,
     key_of_change,
     steps,
@@ -144,7 +145,7 @@ class Chain:
         self, events: Iterable[Placed | SchemaStep]
     ) -> Iterator[tuple[Placed | SchemaStep, list[Step], Link | None]]:
         """Apply events in their order; yields each with what it did, and its link if it has an image before."""
-        for event in sorted(events, key=lambda event: event.order):
+        for event in in_order(events):
             link = self._link(event) if isinstance(event, Placed) else None
             done = list(steps(self.table, [event]))
             if isinstance(event, Placed):

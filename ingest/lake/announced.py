@@ -27,7 +27,7 @@ _COUNTS = ("changes", "partials", "deletes", "truncates")
 
 @dataclass(slots=True)
 class _SentColumn:
-    """Where the whole rows of a lane lack a column, and where they have it."""
+    """Where the whole rows of a lane lack a column, and where they, or the schemas of any rows, have it."""
 
     lacking: str = ""  # the lowest place; empty for none
     last_lacking: str = ""
@@ -42,10 +42,13 @@ class _SentColumn:
         if without and (not self.lacking or without[0] < self.lacking):
             self.lacking = without[0]
         self.last_lacking = max([self.last_lacking, *without])
-        if having and (not self.having or having[0] < self.having):
-            self.having, self.batch, self.type = having[0], line.batch, line.columns[name]
-        if says := line.announced.get(name):
+        says = line.announced.get(name)
+        if says:
             self.says = says if self.says is None else self.says.united(says)
+        # a schema has the column also where its row is deleted, or not sent whole
+        first = min([*having[:1], *([says.low] if says else [])], default="")
+        if first and (not self.having or first < self.having):
+            self.having, self.batch, self.type = first, line.batch, line.columns[name]
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from ingest.change import Image, Op
 from ingest.errors import counted
-from ingest.fold import Placed, SchemaStep, Table, identity, steps
+from ingest.fold import Placed, SchemaStep, Table, identity, in_order, steps
 from ingest.lake.mirrors import Mirror
 from ingest.lake.stamps import change_of
 from ingest.order import order_of
@@ -31,7 +31,7 @@ def folded(history: KeyHistory, mirror: Mirror, *, appends: bool) -> Counter[Con
     events += _once(history)
     index: dict[str, list[str]] = {}
     serial = 0
-    for event in sorted(events, key=lambda event: event.order):
+    for event in in_order(events):
         if isinstance(event, SchemaStep):
             _apply(table, event)
             index = _indexed(table, mirror)

@@ -221,7 +221,7 @@ def _count_announced(line: Line, rows: Sequence[Change], orders: Sequence[str]) 
     places: dict[int, list[str]] = {}
     schemas: dict[int, Mapping[str, ColumnSchema]] = {}
     for row, order in zip(rows, orders, strict=True):
-        if row.schema and row.after is not None:
+        if row.schema:
             places.setdefault(id(row.schema), []).append(order)
             schemas[id(row.schema)] = row.schema
     for number, schema in schemas.items():
