@@ -523,6 +523,9 @@ class _Check:
                 f"rows of several tables without a shard_column are compared by {self._deeply()}"
             )
             self.lanes = []
+        elif not self.subject.keyed and any(reading.above for reading in self.lanes):
+            self.compared.left_out.append("without a key, rows from before it lost its key are not compared")
+            self.lanes = []
         elif not self.subject.keyed and not self.deep and (self.since > 0 or changes > REACH):
             self.compared.left_out.append(f"without a key, its rows are compared by {self._deeply()}")
             self.lanes = []
@@ -534,7 +537,7 @@ class _Check:
         all_changes = self._needs_all_changes(lane)
         steps = self._steps_that_count(lane, all_changes)
         began = max((era.place for era in mirror.eras_of(lane.source, lane.table)), default="")
-        if began:
+        if began and self.subject.keyed:
             self.compared.left_out.append(
                 "rows are compared by the changes since its primary key has changed"
             )

@@ -257,3 +257,19 @@ def test_columns_that_rules_make_are_compared(tmp_path: Path) -> None:
             planted = [(*rows[0][:at], wrong, *rows[0][at + 1 :]), *rows[1:]]
             faults = shop.check(planted, since, mirror=mirror, schema=schema, ever=6).wrong
             assert [((1,), schema.names[at])] == [(one.key, one.column) for one in faults]
+
+
+@pytest.mark.parametrize("deep", [False, True])
+@pytest.mark.parametrize("no_key", ["full_row", "append"])
+def test_a_mirror_that_lost_its_key_is_no_complaint(tmp_path: Path, no_key: str, deep: bool) -> None:
+    """Its rows from before DROP PRIMARY KEY counted as rows that no change gives."""
+    made = Shop(tmp_path, TableRule("shop.*", no_key=no_key))
+    made.say(1, 1, "insert", 1, a="x", n="1").say(2, 3, "insert", 2, a="y", n="2")
+    eras = (("s", TABLE, (Era("", ("id",)), Era(place(2), ()))),)
+    found = made.check(
+        [(1, "x", "1"), (2, "y", "2")], 0, deep=deep, mirror=replace(MIRROR, keys=(), eras=eras)
+    )
+    assert ([], ["without a key, rows from before it lost its key are not compared"]) == (
+        found.wrong,
+        found.left_out,
+    )
