@@ -59,6 +59,16 @@ _KINDS = (
         False,
     ),
     (
+        re.compile(r"DELTA_VIOLATE_CONSTRAINT\w*\] (?P<rule>CHECK constraint .*) violated by row"),
+        "a row of this batch does not meet a {rule}, which somebody has set on the table: drop it, then run again",
+        False,
+    ),
+    (
+        re.compile("DELTA_CANNOT_MODIFY_APPEND_ONLY"),
+        "somebody has set delta.appendOnly on the table, which lets no row change or go: unset the property, then run again",
+        False,
+    ),
+    (
         re.compile(
             r"Python worker (?:exited|failed)|reading the port number from pyspark|ExecutorLostFailure|Executor heartbeat timed out"
         ),
@@ -106,15 +116,17 @@ def _known(error: BaseException) -> tuple[str | None, bool]:
     if sealed := fault_of(text, SealError):
         return sealed.text.rstrip("."), False
     for pattern, sentence, is_damage in _KINDS:
-        lines = [line for line in text.splitlines() if pattern.search(line)]
-        if lines:
+        matches = [match for line in text.splitlines() if (match := pattern.search(line))]
+        if matches:
             is_silent = is_damage and _NO_ANSWER.search(text) is not None
-            path = _path(error, "\n".join(lines)) or _path(error, _FRAME.sub("", text))
+            path = _path(error, "\n".join(match.string for match in matches)) or _path(
+                error, _FRAME.sub("", text)
+            )
             if path.startswith(("file:", "/")):  # as a path for a shell
                 path = "/" + path.removeprefix("file:").lstrip("/")
             shown = _SILENT if is_silent else sentence
             where = f" at {path}{_free(path) if sentence is _FULL else ''}" if path else ""
-            return shown.format(at=where), is_damage and not is_silent
+            return shown.format(at=where, **matches[0].groupdict()), is_damage and not is_silent
     return _java_ended(error), False
 
 

@@ -47,6 +47,9 @@ TEXTS = {
     + "Task 0 in stage 1.0: org.apache.spark.SparkException: EOFException occurred while reading the port number from pyspark.daemon's stdout and terminated with code: 137.": "a process that worked for Spark has ended: see",
     JAVA
     + "Lost task 0.0 (TID 0) (10.0.0.2 executor 1): ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: Command exited with code 137": "a process that worked for Spark has ended",
+    JAVA
+    + "org.apache.spark.sql.delta.schema.DeltaInvariantViolationException: [DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] CHECK constraint small (n < 8) violated by row with values:\n - n : 9": "does not meet a CHECK constraint small (n < 8), which somebody has set on the table: drop it",
+    "java.lang.UnsupportedOperationException: [DELTA_CANNOT_MODIFY_APPEND_ONLY] This table is configured to only allow appends. If you would like to permit updates or deletes, use 'ALTER TABLE null SET TBLPROPERTIES (delta.appendOnly=false)'.": "somebody has set delta.appendOnly on the table, which lets no row change or go: unset",
     "org.apache.spark.sql.delta.DeltaFileNotFoundException: [DELTA_TRUNCATED_TRANSACTION_LOG] s3a://b/lake/mirrors/a/_delta_log/00000000000000000000.json: Unable": "damaged",
 }
 
