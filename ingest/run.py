@@ -41,7 +41,7 @@ from ingest.lake import (
     identity,
     lock,
     mirrors,
-    missing_topics,
+    missing_inputs,
     pauses,
     schedules,
     targets,
@@ -91,7 +91,7 @@ class Warm:
         0.0  # when to look again whether the mirrors are there, by the clock of `time.monotonic`
     )
     # what the sources lack of their topics, by source and topic, as the broker has just said
-    missing_topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    missing_inputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     next_sync: float = 0.0  # when to try the catalog again, by the same clock
     seen: Seen = field(default_factory=Seen)  # the lake, as the last tick left it
     kept: dict[str, tuple[object, object]] = field(default_factory=dict)  # see `Lake`
@@ -153,7 +153,7 @@ def run(
             if result.batch is not None:
                 emitter.start()
         schedules.note(lake)
-        missing_topics.note(lake, warm.missing_topics)
+        missing_inputs.note(lake, warm.missing_inputs)
         warm.seen = identity.look(lake)
         if result.batch is None and "gold" in wanted:
             _look_for_mirrors(lake, warm, result)
@@ -264,7 +264,7 @@ def _bronze(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
         result.fail(f"nothing was read, because {error}")
         return False
     result.batch, result.read = landed.batch, landed.messages
-    warm.missing_topics = landed.missing_topics
+    warm.missing_inputs = landed.missing_inputs
     for source, text in landed.alarms:
         result.fail(f"source {source}: {text}", source)
     result.warnings.extend(landed.warnings)

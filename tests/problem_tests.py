@@ -46,7 +46,7 @@ ELSEWHERE = {  # tests of their own
     "key_lost": "tests/lake/test_sealing_keys.py:test_maintain_drops_and_rewraps_keys",
     "last_run": "tests/inspect/test_problems.py:test_only_the_alarm_of_a_mirror_that_is_listed_is_left_out",
     "misdated": "tests/cli/test_plan_rules.py:test_times_of_another_unit_are_reported",
-    "missing_topics": "tests/lake/test_missing_topics.py:test_a_topic_that_the_broker_lacks_is_a_problem_until_it_is_there",
+    "missing_inputs": "tests/lake/test_missing_inputs.py:test_a_topic_that_the_broker_lacks_is_a_problem_until_it_is_there",
     "not_compared": "tests/inspect/test_calm.py:test_a_comparison_that_no_schedule_makes_is_said",
     "pipeline_file": "tests/inspect/test_problems.py:test_a_file_that_cannot_be_looked_at_is_a_problem_for_programs",
     "ahead": "tests/inspect/test_calm.py:test_a_row_whose_clock_is_ahead_is_said_and_hides_no_lag",

@@ -62,6 +62,8 @@ class FilePlan:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # for a plan, which says what would be read
     moves: tuple[moved.Move, ...] = ()  # that a run records
+    # what to say of the source's path, if its folder is not there; None if nobody knows
+    missing: Mapping[str, str] | None = None
 
 
 def listing(source: Source) -> tuple[list[Found], list[str], list[str]]:
@@ -170,7 +172,8 @@ def plan(
     except Exception as error:  # each store's client has its own errors, also for a store that is down
         text = f"cannot be listed ({type(error).__name__}: {first_line(error)[:300]}): none of it was read; repair that."
         return FilePlan(alarms=(f"{shown(source.path)} {text}",))
-    warnings = [] if files else [f"{source.path} matches no file yet."]
+    missing = {} if files else _missing_folder(source)
+    warnings = [*missing.values()] if files or missing else [f"{source.path} matches no file yet."]
     warnings += [f"{shown(path)} is not a file that can be read again: passed over." for path in others]
     alarms = [
         f"{shown(path)} leads to {_place_of(path)}, out of the source's folder: "
@@ -192,7 +195,15 @@ def plan(
     ranges = list(_cut(source, work, cores))
     if source.by_arrival:
         ranges[:-1] = [replace(span, followed=True) for span in ranges[:-1]]
-    return FilePlan(tuple(ranges), tuple(alarms), tuple(warnings), tuple(notes), tuple(seen.moves))
+    return FilePlan(tuple(ranges), tuple(alarms), tuple(warnings), tuple(notes), tuple(seen.moves), missing)
+
+
+def _missing_folder(source: Source) -> dict[str, str]:
+    """What to say of a source's path if the folder of the part without wildcards is not there; a store has no folders."""
+    folder = opening.folder_of(source.path)
+    if is_stored(source.path) or os.path.isdir(folder):  # noqa: PTH112 - names as they are given
+        return {}
+    return {source.path: f"the folder {shown(folder)} is not there: put it back, or correct `path:`."}
 
 
 def _unread(

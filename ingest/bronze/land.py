@@ -52,7 +52,7 @@ class Landed:
     messages: int = 0
     alarms: list[tuple[str, str]] = field(default_factory=list)  # source, text
     warnings: list[str] = field(default_factory=list)
-    missing_topics: dict[str, Mapping[str, str]] = field(
+    missing_inputs: dict[str, Mapping[str, str]] = field(
         default_factory=dict
     )  # what to say of each, by source
 
@@ -78,7 +78,7 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
             landed.alarms.extend((source.name, text) for text in look.alarms(lake.pipeline.file))
             landed.warnings.extend(f"source {source.name}: {text}" for text in look.plan.warnings)
             if not look.trouble:  # a broker that is down says nothing of its topics
-                landed.missing_topics[source.name] = look.plan.missing
+                landed.missing_inputs[source.name] = look.plan.missing
             looks.append(look)
         for part in files.parts(lake.pipeline, source):
             planned = files.plan(
@@ -90,6 +90,8 @@ def land(lake: Lake, positions: Positions, cores: int) -> Landed:
             )
             moved.record(lake, source.name, planned.moves)
             work.extend(planned.ranges)
+            if part is source and planned.missing is not None:
+                landed.missing_inputs[source.name] = planned.missing
             landed.alarms.extend((source.name, text) for text in planned.alarms)
             landed.warnings.extend(f"source {source.name}: {text}" for text in planned.warnings)
     if not work and not any(look.plan.due for look in looks):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+_WILD = re.compile(r"[*?\[]")
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
 
@@ -39,9 +40,13 @@ class Identity:
 
 def root_of(pattern: str) -> str:
     """The folder below which no link is followed: that of the pattern's part without wildcards; empty without any."""
-    start = re.split(r"[*?\[]", pattern, maxsplit=1)[0]
-    # the pattern names one file: a link there is the operator's own
-    return "" if start == pattern else os.path.realpath(os.path.dirname(start))  # noqa: PTH120
+    # without wildcards the pattern names one file: a link there is the operator's own
+    return os.path.realpath(folder_of(pattern)) if _WILD.search(pattern) else ""
+
+
+def folder_of(pattern: str) -> str:
+    """The folder of a pattern's part without wildcards."""
+    return os.path.dirname(_WILD.split(pattern, maxsplit=1)[0])  # noqa: PTH120
 
 
 def opened(path: str, root: str = "", listed: Identity | None = None) -> BinaryIO:

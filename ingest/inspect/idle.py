@@ -11,7 +11,7 @@ from ingest.config import Pipeline, Source
 from ingest.errors import StoreError
 from ingest.gold import completed
 from ingest.inspect.finished import is_finished
-from ingest.lake import decoded_with, identity, snapshots, stores
+from ingest.lake import decoded_with, identity, missing_inputs, snapshots, stores
 from ingest.lake.identity import Seen
 from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import LakeReader
@@ -74,7 +74,7 @@ def _is_of_files(pipeline: Pipeline, source: Source) -> bool:
 def _has_messages(
     lake: LakeReader, sources: Iterable[Source], result: Result, busy: Callable[[], None]
 ) -> bool:
-    """True if files wait to be read, were moved or something is wrong with them; what is only odd becomes a warning."""
+    """True if files wait to be read, were moved, or something is wrong that is not recorded; what is only odd becomes a warning."""
     read_files = read_so_far(lake).files
     identity.refuse_missing_sources(lake, read_files)
     for source in sources:
@@ -82,7 +82,8 @@ def _has_messages(
         planned = files.plan(source, 0, read_files.get(source.name, {}), 1, recorded)
         if planned.ranges:
             busy()
-        if planned.ranges or planned.alarms or planned.moves:
+        is_recorded = planned.missing is None or missing_inputs.are_known(lake, source.name, planned.missing)
+        if planned.ranges or planned.alarms or planned.moves or not is_recorded:
             return True
         result.warnings += [f"source {source.name}: {text}" for text in planned.warnings]
     return False

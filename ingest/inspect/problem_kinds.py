@@ -66,7 +66,7 @@ OF_THE_LAKE = {
         Kind("ddl_pending", CHECKS["ddl_pending"].fault, WARN, ("ddl",), "schema changes"),
         Kind("outdated", "folded from changes that were decoded again", WARN, ("rebuild",)),
         Kind("left_out", "It lacks rows that came while its table was excluded", ERROR, ("backfill",)),
-        Kind("missing_topics", "its broker lacks topics", WARN, ("plan",), "source"),
+        Kind("missing_inputs", "its topics, or its folder, are not there", WARN, ("plan",), "source"),
         Kind("decoded_before", "decoded otherwise than today", WARN, ("backfill",), "source"),
         Kind("not_compared", "not compared with its database in time", WARN, ("reconcile",), "source"),
         Kind("masks", "silver has others", ERROR, ("rebuild",), "masks"),

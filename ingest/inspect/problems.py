@@ -24,7 +24,7 @@ from ingest.inspect.due import overdue
 from ingest.inspect.gone_tables import departed
 from ingest.inspect.problem_kinds import AGE, ERROR, OK, WARN, state_of, verb_of
 from ingest.inspect.problem_kinds import OF_THE_LAKE as KINDS
-from ingest.lake import barriers, decisions, decoded_with, identity, lock, missing_topics, sealing
+from ingest.lake import barriers, decisions, decoded_with, identity, lock, missing_inputs, sealing
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.books import MISDATED, misdated
 from ingest.lake.decisions import ACKNOWLEDGE, Decision
@@ -419,8 +419,8 @@ def of_state(
         )
         yield _of_kind("erasure", text, typed, table, begun.decided_at)
     yield from _of_decoding(lake)
-    for lacks in missing_topics.listed(lake):
-        problem = _of_kind("missing_topics", lacks.text, command("plan", file), since=lacks.since)
+    for lacks in missing_inputs.listed(lake):
+        problem = _of_kind("missing_inputs", lacks.text, command("plan", file), since=lacks.since)
         yield _of_source(lacks.source, problem)
     for late in overdue(lake, gone):
         typed = command("reconcile", file, "--due", f"--source={late.source}")

@@ -1,4 +1,4 @@
-"""Topics that a source names and its broker lacks: in the list of problems, as the last run found them."""
+"""Topics and folders that a source names and that are not there: in the list of problems, as the last run found them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from ingest.bronze.offsets import Cluster, KafkaPlan, Look, Place, Position, pla
 from ingest.config import Pipeline, Source
 from ingest.config.model import TableRule
 from ingest.inspect import problems, status
-from ingest.lake import missing_topics
+from ingest.inspect.idle import idle
+from ingest.lake import missing_inputs
 from ingest.lake.schemas import DECISIONS
 from ingest.lake.tables import LakeReader
 from ingest.result import STAGES
@@ -42,6 +43,18 @@ class Streamed(Shops):
         return causes
 
 
+class Landing(Shops):
+    """A source of files in a folder of its own."""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """Over the files of that folder."""
+        of_files = Shops.pipeline.fget(self)  # type: ignore[attr-defined]
+        [source] = of_files.sources
+        made: Pipeline = replace(of_files, sources=(replace(source, path=f"{self.folder}/landing/*.jsonl"),))
+        return made
+
+
 def shows(monkeypatch: pytest.MonkeyPatch, *topics: str, is_down: bool = False) -> None:
     """Have the broker show these topics, all of them empty."""
 
@@ -64,8 +77,8 @@ def test_a_topic_that_the_broker_lacks_is_a_problem_until_it_is_there(
     shows(monkeypatch, "order", "stock")
     shops.say(1, "INSERT", 1, "a").run()
     [problem] = shops.problems()
-    assert ("missing_topics", "warn", None) == (problem["kind"], problem["severity"], problem["mirror"])
-    assert "source k: its broker lacks topics" == problem["cause"]
+    assert ("missing_inputs", "warn", None) == (problem["kind"], problem["severity"], problem["mirror"])
+    assert "source k: its topics, or its folder, are not there" == problem["cause"]
     assert (
         "topic orders does not exist yet, or its user may not see it; did you mean order?" == problem["text"]
     )
@@ -77,10 +90,10 @@ def test_a_topic_that_the_broker_lacks_is_a_problem_until_it_is_there(
     shows(monkeypatch, is_down=True)
     shops.run()
     assert known == shops.lake.snapshot(DECISIONS.name).version, "it is as it was, or nobody knows"
-    assert "missing_topics" in {cause["kind"] for cause in shops.problems()}
+    assert "missing_inputs" in {cause["kind"] for cause in shops.problems()}
 
     shops.topics = ("order", "stock")
-    assert "missing_topics" not in {cause["kind"] for cause in shops.problems()}, "the file names it no more"
+    assert "missing_inputs" not in {cause["kind"] for cause in shops.problems()}, "the file names it no more"
     shops.topics = ("orders", "stock")
     shows(monkeypatch, "orders", "stock")
     shops.say(1, "INSERT", 2, "b").run()
@@ -122,7 +135,29 @@ def test_a_topic_is_missing_since_the_first_run_that_missed_it(
     shops.say(1, "INSERT", 1, "a").run()
     begun, lake = [], shops.lake
     for missing in (("orders",), ("orders", "stock"), ("stock",), ("stock", "orders"), (), ("stock",)):
-        missing_topics.note(lake, {"k": {topic: f"{topic} is missing" for topic in missing}})
-        begun += [lacks.since for lacks in missing_topics.listed(LakeReader(shops.pipeline))]
+        missing_inputs.note(lake, {"k": {topic: f"{topic} is missing" for topic in missing}})
+        begun += [lacks.since for lacks in missing_inputs.listed(LakeReader(shops.pipeline))]
     orders, also, stock, both, again = (since for since in begun if since is not None)
     assert orders == also < stock == both < again
+
+
+def test_a_folder_that_is_not_there_is_a_problem_until_it_is(tmp_path: Path) -> None:
+    """All its files were read, so that nothing was missing but what would have come: `status` was green."""
+    shops, landing = Landing(tmp_path, TableRule(match="shop_1.item"), stages=STAGES), tmp_path / "landing"
+    landing.mkdir()
+    (landing / "in-1.jsonl").write_text(shops.say(1, "INSERT", 1, "a").lines.pop() + "\n")
+    shops.run()
+    assert idle(shops.pipeline, STAGES) is not None
+    landing.rename(tmp_path / "archived")
+    assert idle(shops.pipeline, STAGES) is None, "the run has something to record"
+    shops.run()
+    [problem] = status.status(LakeReader(shops.pipeline))["causes"]
+    assert ("missing_inputs", "warn") == (problem["kind"], problem["severity"])
+    assert f"the folder {landing} is not there: put it back, or correct `path:`." == problem["text"]
+    again = idle(shops.pipeline, STAGES)
+    assert again is not None
+    assert any("is not there" in text for text in again.warnings)
+    (tmp_path / "archived").rename(landing)
+    assert idle(shops.pipeline, STAGES) is None, "it is there again"
+    shops.run()
+    assert [] == status.status(LakeReader(shops.pipeline))["causes"]
