@@ -50,8 +50,8 @@ MUTANTS = (
     Mutant(
         "delete wins ties",
         "ingest/fold.py",
-        "key=lambda event: event.order):\n        if isinstance(event, SchemaStep):\n            yield",
-        "key=lambda event: (event.order[:4], getattr(event, 'change', None) and event.change.op == 'delete', event.order)):\n        if isinstance(event, SchemaStep):\n            yield",
+        "key=lambda event: (event.order, isinstance(event, Placed)))",
+        "key=lambda event: (event.order[:4], getattr(event, 'change', None) and event.change.op == 'delete', event.order))",
     ),
     Mutant(
         "absent taken for NULL",
@@ -68,8 +68,8 @@ MUTANTS = (
     Mutant(
         "duplicates applied again where they arrive",
         "ingest/fold.py",
-        "key=lambda event: event.order):\n        if isinstance(event, SchemaStep):\n            yield",
-        "key=lambda event: (event.order.arrival, event.order)):\n        if isinstance(event, SchemaStep):\n            yield",
+        "key=lambda event: (event.order, isinstance(event, Placed)))",
+        "key=lambda event: (event.order.arrival, event.order))",
     ),
     Mutant(
         "a repeated key change inherits again",

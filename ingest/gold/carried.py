@@ -30,7 +30,7 @@ from ingest.gold.ledger import Ledger
 from ingest.gold.policy import APPLIED, Subject
 from ingest.gold.results import Folded
 from ingest.gold.steps import steps as schema_steps
-from ingest.lake import condensed, decisions, duck, epochs, lanes, mirrors
+from ingest.lake import condensed, decisions, duck, lanes, mirrors
 from ingest.lake.books import EXCLUDED_SQL, Line, merged_columns
 from ingest.lake.decisions import ACCEPT_GAP, CARRIED, DISMISS, Decision
 from ingest.lake.former_names import FormerNames, Move, Tenure, moves
@@ -334,6 +334,8 @@ def _refuse_unplaced(lake: Tables, move: Move) -> None:
     Raises:
         LackingError: the statement's place does not say what came after it.
     """
+    from ingest.lake import epochs  # with Arrow, which a plan without renamed tables does without
+
     statement = move.statement
     source = lake.pipeline.by_source.get(statement.source)
     if source is not None and source.options.order_by == "event_time":
