@@ -76,9 +76,8 @@ class Crossings:
         default_factory=dict
     )  # where a row came before any other change
     _left: set[Hashable] = field(default_factory=set)  # which a row that is not known has left
-    _moved: dict[Hashable, Hashable] = field(
-        default_factory=dict
-    )  # what the move said that brought the row, where only that tells its repetition
+    # what the move said that brought a key's row, where only that tells whether it comes again
+    _moved: dict[Hashable, Hashable] = field(default_factory=dict)
     doubted: set[Any] = field(default_factory=set)
     """Keys whose row leaves that had come to them in the same transaction, if nothing is known of them before it: if a row
     was there, it may be the one that leaves."""
@@ -102,16 +101,17 @@ class Crossings:
             self._owed[key] = _Owed(present, transaction, event.change.op is Op.UPDATE)
 
     def _moves_again(self, key: Hashable, event: PlacedChange) -> bool:
-        """Take note of a move; true if it has no position and is the one that has brought the key's row, whatever a statement has made of it since."""
+        """Note a move; true if it is the one that brought the key's row, sent again: without a position only its content tells."""
         if event.order.sequence or event.change.op is not Op.UPDATE:
             self._moved.pop(key, None)
             return False
-        said, before = _said(event), self._moved.get(key)
-        self._moved[key] = said
-        return said == before
+        content, last_content = _said(event), self._moved.get(key)
+        self._moved[key] = content
+        return content == last_content
 
     def change(self, key: Hashable) -> None:
-        """Take note that the row of a key changes and keeps the key: outside of transactions no departure is owed then."""
+        """Take note that a message changes the row of a key: outside of transactions no departure is owed then."""
+        self._moved.pop(key, None)
         if key in self._owed and self._owed[key].transaction is None:
             del self._owed[key]
         if self._begun.get(key, "") is None:

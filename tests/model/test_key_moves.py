@@ -288,6 +288,18 @@ def test_a_move_comes_again_after_a_statement_has_changed_its_row() -> None:
     assert [] == [link for link in links if link.is_broken]
 
 
+def test_a_move_that_says_the_same_is_another_ones_once_its_row_has_changed() -> None:
+    """Without the source's time two moves along one way look alike; the first row changed meanwhile, and is still there."""
+    table = Table(("id",), {"id": "int32"})
+    first = _half(Op.INSERT, 1, after={"id": "1", "v": "a"})
+    moves = _moved(1, {"id": "1", "v": "a"}, {"id": "7", "v": "a"})
+    changes = _moved(1, {"id": "7", "v": "a"}, {"id": "7", "v": "b"})
+    moves_on = _moved(1, {"id": "7", "v": "b"}, {"id": "13", "v": "b"})
+    history = [first, moves, changes, first, moves, moves_on]
+    list(Chain(table).steps([_arrived(number, event) for number, event in enumerate(history, 1)]))
+    assert {(7,), (13,)} == table.rows.keys()
+
+
 def _arrived(arrival: int, event: Placed) -> Placed:
     """A change that has no place but its arrival, and names no transaction."""
     change = msgspec.structs.replace(event.change, transaction=None, event_time=event.order.sequence[0])
