@@ -158,6 +158,7 @@ FEW = 64  # messages that are not worth columns of their own
 _PAUSE = 4096  # the most messages that are read one by one before columns are tried again
 _ParseMany = Callable[[Sequence[bytes | None], Hints], ChangeColumns]
 _COUNTED = frozenset({Op.INSERT, Op.UPDATE, Op.DELETE})  # all rows of a snapshot share one position
+_OF_ROWS = ROW_OPS - {Op.TRUNCATE}
 _AFTER_DELETES = frozenset({Op.READ, Op.INSERT, Op.UPDATE, Op.TRUNCATE})
 
 
@@ -563,11 +564,13 @@ class SourceDecoder:
             kept = self._without_excluded(changes) if len(changes) > 1 else changes
             place: tuple[int, str, int] = places[at]
             group = (place, kept[0].table if kept else NO_TABLE)
-            if kept is not changes and (tally.holds_statement(kept) or not self._is_excluded(group[1])):
-                out = (
-                    change for change in changes if change.op in ROW_OPS and self._is_excluded(change.table)
+            if kept is not changes:
+                counted = None if tally.holds_statement(kept) else group[1]  # by the message
+                left_out.update(
+                    LineKey(*place, change.table)
+                    for change in changes
+                    if change.op in _OF_ROWS and change.table != counted and self._is_excluded(change.table)
                 )
-                left_out.update(LineKey(*place, change.table) for change in out)
             known = groups.get(group)
             if known is None:
                 known = groups[group] = {}

@@ -378,6 +378,21 @@ def test_a_message_of_several_tables_loses_only_rows_of_those_left_out(
     assert line.messages == line.change_messages + line.ddl + line.control + line.routed_out
 
 
+CRATES = TableId("depot", None, "crates")
+
+
+def test_rows_of_a_second_table_that_is_left_out_are_counted_and_truncates_are_no_rows():
+    """Once a table is no longer excluded, its rows are said to be missing if there were any."""
+    also = change(Op.INSERT, CRATES, after={"id": "1"}, row=1)
+    emptied = [change(Op.TRUNCATE, LOCKERS), change(Op.DDL, LOCKERS, ddl="TRUNCATE TABLE lockers", row=1)]
+    rules = [TableRule(match=name, exclude=True) for name in ("lockers", "crates")]
+    mine = decoder({b"rows": [OUT, also], b"emptied": emptied}, *rules, TableRule())
+    list(mine.lift(bronze([Message(b"rows"), Message(b"emptied")])))
+    counts = {(line.table, line.routed_out, line.left_out) for line in mine.lines.values() if line.messages}
+    assert ("lockers", 1, 0) in counts
+    assert {("crates", 1)} == {(line.table, line.left_out) for line in mine.lines.values() if line.left_out}
+
+
 def test_what_cannot_be_written_is_set_aside_alone():
     """One lone surrogate in one row must not take the batch with it."""
     changes = {
