@@ -35,7 +35,7 @@ Work = tuple[tuple[Lane, Steps], ...]
 # Bytes of a mirror that a batch may rewrite: at least, for each change if no vectors can mark its rows, and at most.
 # Beyond the last a MERGE by Spark takes less processor time (see benchmarks/notes.md).
 LEAST, EACH, MOST = 4 << 20, 4 << 10, 64 << 20
-REPLACED = 8  # one row in so many of a mirror's files is deleted when the files are written again
+DELETED = 8  # files are written again when one row in this many would be deleted
 CELLS_AT_MOST = 20_000_000  # rows times columns: some 600 MiB of memory
 CHANGES_AT_MOST = 500_000  # of one mirror, all held by one process; of more, so many in each part
 HISTORY_AT_MOST = 50_000  # changes of a lane that are folded again for late ones: two seconds
@@ -260,15 +260,16 @@ def budget(pipeline: Pipeline, fold: FoldPlan) -> int:
     if pipeline.rewrite_budget is not None:
         return pipeline.rewrite_budget
     if takes_vectors(fold):
-        return MOST if _much_replaced(fold) else LEAST
+        can_be = LEAST < extent(fold.before) <= MOST and not _too_many_cells(fold)
+        return MOST if can_be and _many_deleted(fold) else LEAST
     return min(MOST, max(LEAST, EACH * fold.changes))
 
 
-def _much_replaced(fold: FoldPlan) -> bool:
+def _many_deleted(fold: FoldPlan) -> bool:
     """True if vectors would mark many rows of a mirror's files, were each change to delete one."""
     files = fold.before.files  # none where only Hadoop reads the log
     rows, deleted = fold.before.rows if files else None, sum(file.deleted for file in files)
-    return rows is not None and (deleted + fold.changes) * REPLACED >= rows + deleted
+    return rows is not None and (deleted + fold.changes) * DELETED >= rows + deleted
 
 
 def too_large(pipeline: Pipeline, fold: FoldPlan) -> str:

@@ -344,7 +344,7 @@ def test_it_says_what_becomes_of_files(folder):
     assert (size, 0) == (before["rewritten_bytes"], before["marked_files"])
     (folder / "bins-2.jsonl").write_text(change("UPDATE", "bins", 12, {"id": "1", "word": "d"}), "utf-8")
     touch(folder / "bins-2.jsonl")
-    assert f"by Arrow, which may rewrite its files of {shown(size)} (at most 67.1 MB)" == said_of(
+    assert f"by Arrow, which may rewrite its files of {shown(size)} (at most 4.2 MB)" == said_of(
         folder, "bins"
     )
     little = "rewrite_budget: 1B\n"

@@ -213,6 +213,16 @@ def test_files_are_written_again_when_one_row_in_eight_would_be_deleted(
     assert marked == marking(PIPELINE, _fold(before, changes)).marks
 
 
+def test_files_of_too_many_cells_are_never_written_again() -> None:
+    """They would be left to a MERGE by Spark, for each batch until `ingest maintain`."""
+    meta = {"configuration": {"delta.enableDeletionVectors": "true"}}
+    types = {"id": "long", "w": "string"}
+    file = delta.DataFile("a.parquet", 60 * MIB, {}, '{"numRecords": 11000000}', {"cardinality": 2_000_000})
+    fold = _fold(Snapshot(5, {}, types=types, size=60 * MIB, files=(file,), meta=meta), 10)
+    made = marking(PIPELINE, fold)
+    assert (True, "") == (made.marks, made.why_merge)
+
+
 @pytest.mark.parametrize(
     ("kept", "why", "way"),
     [
