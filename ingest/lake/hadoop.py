@@ -14,6 +14,8 @@ from ingest.errors import SetupError, first_line
 from ingest.lake import stores
 from ingest.lake.object_store import ObjectStore
 
+# where of two writers of one new file one is refused
+_ADMIT_ONE = ("hdfs://", "viewfs://", "webhdfs://", "abfs://", "abfss://", "gs://")
 _ONLY_IF_NEW = "fs.option.create.conditional.overwrite"  # S3A: the store itself refuses a second writer
 
 
@@ -21,7 +23,7 @@ class HadoopStore:
     """The files of a lake, by their whole paths; what cannot be done raises `SetupError`.
 
     HDFS refuses a second file of one name, and so does a store that supports ``If-None-Match``; elsewhere two writers
-    that start at the same moment may both succeed. ``admits_one`` is False where this is not known: on S3.
+    that start at the same moment may both succeed. ``admits_one`` is True where the first is known.
     """
 
     def __init__(self, lake: str) -> None:
@@ -33,7 +35,7 @@ class HadoopStore:
         self._error = Py4JError
         self._conf = spark._jsparkSession.sessionState().newHadoopConf()
         self._lake = lake
-        self.admits_one = not lake.startswith(("s3://", "s3a://", "s3n://"))
+        self.admits_one = lake.startswith(_ADMIT_ONE)
 
     def _at(self, path: str) -> tuple[Any, Any]:
         where = self._jvm.org.apache.hadoop.fs.Path(path)
