@@ -110,7 +110,7 @@ def _newest(lake: Tables, dialect: str, tables: list[TableId]) -> str:
         return ""
     condition = {"spark": of_table, "duckdb": _of_table}[dialect]
     of_tables = " OR ".join(f"({condition(table)})" for table in tables)
-    return f"SELECT max(event_high) FROM {books} WHERE {of_tables}"
+    return f"SELECT max(event_high) FROM {books} WHERE ({of_tables}) AND event_high < now() + INTERVAL 1 HOUR"
 
 
 def _of_table(table: TableId) -> str:

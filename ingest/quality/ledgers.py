@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ingest.lake import decisions, duck
+from ingest.lake.books import newest_sql
 from ingest.lake.decisions import ACCEPT_GAP
 from ingest.lake.lanes import IS_LOAD_MARKED
 from ingest.lake.logged_statements import COUNTING
@@ -75,7 +77,8 @@ def _lanes(since: int) -> str:
         "coalesce(max(CASE WHEN changed THEN batch END), 0) AS last, "
         "min(CASE WHEN fresh AND changed THEN order_low END) AS order_low, "
         "max(CASE WHEN fresh AND changed THEN order_high END) AS order_high, "
-        "max(CASE WHEN NOT fresh THEN order_high END) AS folded_high, max(event_high) AS newest, "
+        "max(CASE WHEN NOT fresh THEN order_high END) AS folded_high, "
+        f"{newest_sql(dt.datetime.now(dt.UTC))} AS newest, "
         """count(DISTINCT topic || '/' || CAST("partition" AS VARCHAR)) AS places, """
         "coalesce(min(CASE WHEN fresh AND changed THEN topic END) <> max(CASE WHEN fresh AND changed THEN topic END), false) "
         "AS several_new_topics, "

@@ -27,7 +27,7 @@ def reproduces(
     fixed = {
         "rows": f"SELECT count(*) FROM {mirror}",
         "row_count": f"SELECT count(*) FROM {mirror}",
-        "freshness": f"SELECT max(event_high) FROM books WHERE {condition}",
+        "freshness": f"SELECT max(event_high) FROM books WHERE {condition} AND event_high < now() + INTERVAL 1 HOUR",
         "up_to_date": f"SELECT batch, changes FROM books WHERE {condition} ORDER BY batch DESC",
         "ddl_pending": f"SELECT batch, class, statement FROM ddl WHERE {condition} AND class = 'unknown'",
         "schema": f"SELECT * FROM {mirror} LIMIT 0",

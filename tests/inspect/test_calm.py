@@ -11,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from ingest.config import load
+from ingest.gold.steps import steps_of
+from ingest.lake.lake import Lake
+from ingest.quality.stage import check
 from tests.fleet import Clock, Plant, typed
+from tests.unstarted import unstarted
 
 
 @pytest.fixture
@@ -134,6 +139,10 @@ def test_a_row_whose_clock_is_ahead_is_said_and_hides_no_lag(clock: Clock, tmp_p
     assert {"ahead", "freshness"} == {one["kind"] for one in plant.problems()}, "the others have stopped"
     assert 0 == typed(f"ingest alerts ack {plant.file} {problem['id']} --reason known")[0]
     assert {"freshness"} == {one["kind"] for one in plant.problems()}
+    lake = Lake(unstarted(), load(plant.file))
+    verdicts = check(lake, steps=steps_of(lake)).verdicts
+    ages = [verdict.state for verdict in verdicts if verdict.metric.check == "freshness"]
+    assert ["fail"] == ages, "the check itself judges by the others, too"
 
 
 def test_a_table_that_is_taken_back_says_which_rows_it_lacks(clock: Clock, tmp_path: Path) -> None:
