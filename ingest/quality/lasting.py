@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ingest.change import TableId
 from ingest.errors import IngestError, command
-from ingest.lake import duck
+from ingest.lake import duck, mirrors
 from ingest.lake.decisions import DECODED, EPOCH, RESNAPSHOT
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import CHECKS as TABLE
@@ -80,7 +80,11 @@ def found_before(
     lanes |= {(None, name): {name} for name in sources}
     rows = lake.ask(_OPEN)
     of_lanes = [row for row in rows if (row["mirror"], row["source"]) in lanes]
-    others = len(of_lanes) < len(rows)
+    names = {mirror.name for mirror in mirrors.known(lake).values()} | lake.pipeline.by_source.keys()
+    others = any(
+        (row["mirror"], row["source"]) not in lanes and (row["mirror"] or row["source"]) in names
+        for row in rows  # also of mirrors and sources that are gone
+    )
     if since == 0:
         of_lanes = [row for row in of_lanes if row["check"] in OF_BATCHES]
     of = {subject.name: subject for subject in subjects}

@@ -138,6 +138,15 @@ def test_an_epoch_of_its_source_ends_it(shops: Doubted, subject: str) -> None:
     assert {} == shops.states()
 
 
+def test_a_mirror_that_is_gone_leaves_nothing_open(tmp_path: Path) -> None:
+    """Each run read the whole history of checks, for ever, once a mirror with a fault was no mirror of the file any more."""
+    mine = Doubted(tmp_path, TableRule(match=NAME))
+    assert ([], []) == mine.say(1, "INSERT", 1, "a").batch()
+    planted(mine, "ghost_rows", 2, 1, 2, mirror="shop_9.item")
+    assert ([], []) == mine.say(1, "INSERT", 2, "b").batch()
+    assert not lasting.may_be_open(mine.lake)
+
+
 def test_an_epoch_of_another_source_does_not(shops: Doubted) -> None:
     """Its tables are others."""
     epochs.record_start(shops.lake, "elsewhere", Start(4), "")
@@ -156,10 +165,10 @@ def test_an_equal_comparison_with_the_source_ends_it(shops: Doubted) -> None:
         assert kept == len(shops.say(1, "INSERT", 10 + kept, "d").batch()[1])
 
 
-def planted(shops: Doubted, check: str, n: int, *keys: int) -> None:
+def planted(shops: Doubted, check: str, n: int, *keys: int, mirror: str = NAME) -> None:
     """A fault that the last look found in some rows, of which these are named."""
     row = {
-        "run": "r", "batch": shops.lake.decoded(), "mirror": NAME, "check": check, "severity": "error", "state": "fail",
+        "run": "r", "batch": shops.lake.decoded(), "mirror": mirror, "check": check, "severity": "error", "state": "fail",
         "observed": float(n), "failing": json.dumps([f'{{"id":{key}}}' for key in keys]), "checked_at": shops.lake.now(),
     }  # fmt: skip
     shops.lake.append_unguarded([tuple((dict.fromkeys(CHECKS.arrow.names) | row).values())], CHECKS)
