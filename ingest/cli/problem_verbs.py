@@ -11,7 +11,16 @@ from ingest.cli import output
 from ingest.cli.groups import LIST, Listing
 from ingest.cli.live_status import Watched
 from ingest.cli.output import Output
-from ingest.cli.spark import PipelineFile, PipelineFiles, all_looked_at, locked, looked_at, readable, refuse
+from ingest.cli.spark import (
+    PipelineFile,
+    PipelineFiles,
+    all_looked_at,
+    each_taken,
+    locked,
+    looked_at,
+    readable,
+    refuse,
+)
 from ingest.errors import ConfigError, IngestError
 
 app = typer.Typer()
@@ -60,7 +69,9 @@ def status(
     faults: dict[Path, IngestError] = {}
     sound = readable(files, faults)
     with all_looked_at(sound) as lakes:
-        by_file = {file: looking.status(lake) for file, lake in zip(sound, lakes, strict=True)}
+        lake_of = dict(zip(sound, lakes, strict=True))
+        looks = each_taken(sound, lambda file: (file, looking.status(lake_of[file])), faults)
+    by_file = dict(looks)
     if output_as != "table":  # as a table it is the command's error
         by_file |= {file: looking.unusable(file, fault) for file, fault in faults.items()}
     statuses = [by_file[file] for file in files if file in by_file]
@@ -99,14 +110,16 @@ def listing(
     faults: dict[Path, IngestError] = {}
     sound = readable(files, faults)
     with all_looked_at(sound) as lakes:
-        rows = [problem for lake in lakes for problem in alerting.listed(lake)]
+        lake_of = dict(zip(sound, lakes, strict=True))
+        listed = each_taken(sound, lambda file: alerting.listed(lake_of[file]), faults)
+    rows = [problem for problems in listed for problem in problems]
     if output_as == "json":  # as a table it is the command's error
         rows += [alerting.unusable(file, fault) for file, fault in faults.items()]
     columns = ("id", "severity", "since", "cause", "text", "command", "acknowledged", "sent")
     if rows or output_as == "json":
         output.listing(rows, ("pipeline", *columns) if len(files) > 1 else columns, output_as)
-    elif sound:
-        output.line(f"{', '.join(lake.pipeline.name for lake in lakes)}: nothing is known to be wrong.")
+    elif well := [lake.pipeline.name for file, lake in lake_of.items() if file not in faults]:
+        output.line(f"{', '.join(well)}: nothing is known to be wrong.")
     refuse(faults)
     _end(rows, exit_zero=exit_zero)
 

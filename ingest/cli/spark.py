@@ -111,7 +111,7 @@ def all_looked_at(files: list[Path]) -> Iterator[list[Tables]]:
     Raises:
         IngestError: one of the lakes does not exist yet, or belongs to another pipeline.
     """
-    from ingest.lake import identity, stores
+    from ingest.lake import stores
     from ingest.lake.tables import LakeReader
 
     pipelines = _with_lakes(files, to_look=True)
@@ -125,8 +125,7 @@ def all_looked_at(files: list[Path]) -> Iterator[list[Tables]]:
     readers = [LakeReader(pipeline) for pipeline in pipelines]
     try:
         for lake in readers if not why else ():
-            if not identity.look(lake).table_id and lake.pipeline.is_stored:
-                raise _no_lake(lake.pipeline)
+            _refuse_other(lake)
     except StoreError as error:  # Spark may know more of the store than the environment says
         why = [str(error)]
     if why:
@@ -139,12 +138,17 @@ def all_looked_at(files: list[Path]) -> Iterator[list[Tables]]:
 
 def readable(files: list[Path], faults: dict[Path, IngestError]) -> list[Path]:
     """The pipeline files whose lakes can be looked at, maybe none; ``faults`` gets those of the others."""
+    from ingest.lake import stores
+    from ingest.lake.tables import LakeReader
 
     def look(file: Path) -> Path:
-        _with_lakes([file], to_look=True)
+        [pipeline] = _with_lakes([file], to_look=True)
+        if stores.is_readable(pipeline.lake):
+            with contextlib.suppress(StoreError):  # Spark may know more of the store
+                _refuse_other(LakeReader(pipeline))
         return file
 
-    return _each_taken(files, look, faults)
+    return each_taken(files, look, faults)
 
 
 def each_usable(
@@ -155,15 +159,16 @@ def each_usable(
     Raises:
         IngestError: it can take none of them; that of the first file, those of the others are warnings.
     """
-    usable = _each_taken(files, take, faults)
+    usable = each_taken(files, take, faults)
     if not usable:
         refuse(faults)
     return usable
 
 
-def _each_taken(
+def each_taken(
     files: list[Path], take: Callable[[Path], Taken], faults: dict[Path, IngestError]
 ) -> list[Taken]:
+    """As `each_usable`, maybe none."""
     usable = []
     for file in files:
         try:
@@ -205,6 +210,14 @@ def _with_lakes(files: list[Path], *, to_look: bool = False) -> list[Pipeline]:
         if not pipeline.is_stored and not Path(pipeline.lake).is_dir():
             raise _no_lake(pipeline)
     return pipelines
+
+
+def _refuse_other(lake: Tables) -> None:
+    """Refuse a lake that belongs to another pipeline, and a store that holds none."""
+    from ingest.lake import identity
+
+    if not identity.look(lake).table_id and lake.pipeline.is_stored:
+        raise _no_lake(lake.pipeline)
 
 
 def _no_lake(pipeline: Pipeline) -> IngestError:

@@ -317,13 +317,21 @@ def test_the_exit_code_says_whether_anybody_is_needed(tmp_path: Path) -> None:
     assert ["well", "depot"] == [one["pipeline"] for one in both]
 
 
-@pytest.mark.parametrize("fault", ["sourcse:", "no lake"])
-def test_a_file_that_cannot_be_looked_at_hides_no_other(tmp_path: Path, fault: str) -> None:
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("sourcse:", "did you mean sources?"),
+        ("no lake", "There is no lake"),
+        ("another's lake", "belongs to the pipeline depot"),
+    ],
+)
+def test_a_file_that_cannot_be_looked_at_hides_no_other(tmp_path: Path, fault: str, said: str) -> None:
     """One slip in one of eight files, and at night the list of all eight was empty."""
     made = complained(tmp_path / "depot", "rows_set_back")
     text = made.file.read_text("utf-8").replace("pipeline: depot", "pipeline: other")
+    text = text.replace("./depot-lake", str(made.lake)) if "another" in fault else text
     wrong = tmp_path / "wrong.yaml"
-    wrong.write_text(text if fault == "no lake" else text.replace("sources:", fault), "utf-8")
+    wrong.write_text(text.replace("sources:", fault) if "sour" in fault else text, "utf-8")
     pages = ["--out", str(tmp_path / "pages")]
     for verb, more in (
         ("status", []),
@@ -336,7 +344,7 @@ def test_a_file_that_cannot_be_looked_at_hides_no_other(tmp_path: Path, fault: s
             done = CliRunner().invoke(app, [verb, *map(str, files), *more, "-o", "json"])
             names = [one.get("pipeline", "depot") for one in json.loads(done.stdout)]
             assert (2, {"depot", *listed}) == (done.exit_code, {*names})
-            assert ("There is no lake" if fault == "no lake" else "did you mean sources?") in done.stderr
+            assert said in done.stderr
         alone = CliRunner().invoke(app, [verb, str(wrong), *more, "-o", "json"])
         assert (2, bool(listed)) == (alone.exit_code, bool(alone.stdout))
 
