@@ -60,7 +60,8 @@ def _moment(text: str | None) -> float | None:
 
 def _lake(status: Mapping[str, Any]) -> dict[str, tuple[str, list[Sample]]]:
     labels = {"pipeline": status["pipeline"]}
-    kinds = {"message": 0, "cell": 0, "change": 0, **status["open_rejects"]}
+    rejects = status["open_rejects"]  # None of a lake that cannot be looked at
+    kinds = {} if rejects is None else {"message": 0, "cell": 0, "change": 0, **rejects}
     last = status["last_run"] or {}
     return {
         "rejects_open": (

@@ -315,8 +315,8 @@ def unusable(file: Path, fault: IngestError) -> dict[str, Any]:
         "tables": [],
         "problems": [problem.sentence],
         "causes": [problem.described()],
-        "open_rejects": {},
-        "pending_statements": 0,
+        "open_rejects": None,
+        "pending_statements": None,
         "last_run": None,
         "next": problem.command,
     }

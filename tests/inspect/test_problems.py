@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import errno
 import json
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -368,6 +369,8 @@ def test_a_file_that_cannot_be_looked_at_is_a_problem_for_programs(tmp_path: Pat
         measured = CliRunner().invoke(app, ["status", *files, "-o", "prom"])
         line = 'ingest_problems{pipeline="wrong",severity="error",kind="pipeline_file",mirror=""} 1'
         assert (0, True) == (measured.exit_code, line in measured.stdout.splitlines()), measured.stdout
+        unknown = re.findall("ingest_(?:rejects|statements).*wrong.*", measured.stdout)
+        assert [] == unknown, "zero would be a number, and end an alert"
         assert str(wrong.parent) in measured.stderr
 
 
