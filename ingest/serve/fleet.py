@@ -312,15 +312,15 @@ class Fleet:
             wrong = [problems.of_described(cause) for cause in described["causes"]]
         except NotYetError:
             return PipelineState(name, member, "none", BEING_READ, [])
-        except NoLakeError:
+        except NoLakeError as error:
             text = "There is no lake yet: the first run makes it."
             trouble = Trouble("none", text, command("run", member.file))
-            return PipelineState(name, member, "none", "Not run yet", [trouble])
+            return PipelineState(name, member, "none", "Not run yet", [trouble], fault=error)
         except Exception as error:
             text = f"{faults.fault(error) or f'{type(error).__name__}: {first_line(error)}'}."
             text = str(error) if isinstance(error, IngestError) else text
             trouble = Trouble("bad", text, command("validate", member.file))
-            return PipelineState(name, member, "bad", "Cannot be read", [trouble])
+            return PipelineState(name, member, "bad", "Cannot be read", [trouble], fault=IngestError(text))
         troubles = sorted(
             _troubles(member, wrong, {table["table"] for table in described["tables"]}),
             key=lambda table: LIGHTS.index(table.light),
@@ -378,6 +378,7 @@ class PipelineState:
     troubles: list[Trouble]
     status: dict[str, Any] = field(default_factory=dict)
     checks: dict[str, int] = field(default_factory=dict)
+    fault: IngestError | None = None  # why there is no status
 
     @property
     def being_read(self) -> bool:
@@ -387,11 +388,10 @@ class PipelineState:
     @property
     def measured(self) -> dict[str, Any]:
         """What metrics are made of: the status, with what is wrong with the pipeline file; empty if nothing is known."""
-        if not self.member.fault:
+        fault = ConfigError([self.member.fault]) if self.member.fault else self.fault
+        if fault is None:
             return self.status
-        unusable = status.unusable(self.member.file, ConfigError([self.member.fault])) | {
-            "pipeline": self.name
-        }
+        unusable = status.unusable(self.member.file, fault) | {"pipeline": self.name}
         return {**unusable, **self.status, "causes": [*self.status.get("causes", []), *unusable["causes"]]}
 
     @property

@@ -22,6 +22,8 @@ from tests.serve.conftest import client_of
 from tests.serve.test_pages import PAGES
 from tests.written_lake import WrittenLake
 
+IS_AWAY = 'ingest_problems{pipeline="depot",severity="error",kind="pipeline_file",mirror=""} 1\n'
+
 
 def test_each_page_of_a_pipeline_that_has_not_run_is_whole(own: Path) -> None:
     """A new user's first page is that of a pipeline without a lake; it must have the button for the first run."""
@@ -85,6 +87,7 @@ def test_a_lake_that_goes_away_is_said_and_comes_back(own: Path) -> None:
     lake.rename(lake.with_name("away"))
     assert 404 == client.get("/table?pipeline=depot&table=depot.bins").code
     assert "Not run yet" in client.get("/").text
+    assert IS_AWAY in client.get("/metrics").text, "or an alert on any problem stays green"
     lake.with_name("away").rename(lake)
     assert 200 == client.get("/table?pipeline=depot&table=depot.bins").code
 
@@ -120,6 +123,7 @@ def test_a_lake_that_is_replaced_is_not_taken_for_the_one_before(own: Path, tmp_
     client.service.fleet.forget("depot")
     found = client.get("/api/status").json[0]
     assert ("Cannot be read", True) == (found["state"], "other" in found["troubles"][0]["text"])
+    assert IS_AWAY in client.get("/metrics").text
     assert (400, True) == ((page := client.get(PAGES["table"])).code, "other" in page.text)
     shutil.rmtree(lake)
     mine.rename(lake)
