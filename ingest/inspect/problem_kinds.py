@@ -74,7 +74,7 @@ OF_THE_LAKE = {
         Kind("key_lost", "the key of sealed messages is lost", ERROR, ("maintain",), "bronze"),
         Kind("erasure", "an erasure is not finished", ERROR, ("erase",)),
         Kind("misdated", "times of another unit", WARN, ()),
-        Kind("ahead", "times that have not been yet", WARN, ("sql",)),
+        Kind("ahead", "times in the future", WARN, ("sql",)),
         Kind("last_run", "it ended with a failure or an alarm", ERROR, ("run",), LAST_RUN),
     )
 }

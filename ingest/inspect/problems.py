@@ -24,7 +24,7 @@ from ingest.inspect.due import overdue
 from ingest.inspect.gone_tables import departed
 from ingest.inspect.problem_kinds import AGE, ERROR, OK, WARN, state_of, verb_of
 from ingest.inspect.problem_kinds import OF_THE_LAKE as KINDS
-from ingest.lake import barriers, decisions, decoded_with, identity, lock, missing_inputs, sealing
+from ingest.lake import barriers, decisions, decoded_with, duck, identity, lock, missing_inputs, sealing
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.books import MISDATED, misdated
 from ingest.lake.decisions import ACKNOWLEDGE, Decision
@@ -124,7 +124,7 @@ def of_described(described: Mapping[str, Any]) -> Problem:
     )  # fmt: skip
 
 
-_TYPED = re.compile("`[^`]*`")  # commands, and what to write
+_TYPED = re.compile("`[^`]*`")  # commands, what to write, and what changes with each batch
 
 
 def _short(text: str) -> str:
@@ -372,7 +372,7 @@ def _old(table: TableFact, file: str) -> Iterable[Problem]:
 
 def of_state(
     lake: Tables,
-    rows: Iterable[Mapping[str, Any]],
+    rows: Collection[Mapping[str, Any]],
     rejects: Mapping[str, int],
     statements: int,
     since: Mapping[str, str | None] = MappingProxyType({}),
@@ -428,19 +428,21 @@ def of_state(
         yield _of_source(late.source, problem)
 
 
-def _of_mirrors(lake: Tables, rows: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
+def _of_mirrors(lake: Tables, rows: Collection[Mapping[str, Any]]) -> Iterator[Problem]:
     """Mirrors that are not ok, or whose newest change has an impossible time."""
-    misdated_since = cache(partial(_dated_since, lake, f"event_high < TIMESTAMP '{MISDATED}-01-01'"))
+    too_early = cache(partial(_dated, lake, f"event_high < TIMESTAMP '{MISDATED}-01-01'"))
+    ahead = [row["ahead"].rstrip("Z") for row in rows if row["ahead"]]
+    in_future = cache(partial(_dated, lake, f"event_high >= TIMESTAMP '{min(ahead, default='')}'"))
     for row in rows:
         name, state = row["table"], row["state"]
         if state != OK:
             problem = _of_kind(state, row["message"], resolving_command(lake, row), name)
             yield replace(problem, alone=f"{name} is {state}: {row['message']}", since=row.get("since"))
         if wrong := misdated(row["newest commit"]):
-            problem = _of_kind("misdated", wrong, mirror=name, since=misdated_since().get(name))
+            problem = _of_kind("misdated", wrong, mirror=name, since=too_early().get(name, _UNDATED).since)
             yield replace(problem, alone="")
         if row["ahead"]:
-            yield _ahead(lake, name, row["ahead"])
+            yield _ahead(lake, name, row["ahead"], in_future().get(name, _UNDATED))
 
 
 def _of_decoding(lake: Tables) -> Iterator[Problem]:
@@ -483,30 +485,46 @@ def _last_look(lake: Tables) -> dt.datetime | None:
     return None
 
 
-def _ahead(lake: Tables, mirror: str, newest: str) -> Problem:
-    """That a mirror's newest change has a time that has not been yet: the text stays the same until another one comes."""
+def _ahead(lake: Tables, mirror: str, newest: str, dated: _Dated) -> Problem:
+    """That a mirror's newest change has a time in the future: its content stays the same while such changes come."""
     moment = newest.rstrip("Z").replace("T", " ")
-    query = 'SELECT event_time, topic, "offset", after FROM changes WHERE event_time > now()'
+    tables = ", ".join(map(duck.text, sorted(dated.tables))) or "NULL"
+    query = (
+        f"SELECT c.event_time, c.topic, c.offset, c.after FROM changes AS c WHERE c.table IN({tables}) "
+        "AND c.event_time > now() + INTERVAL 1 HOUR"
+    )
     text = (
-        f"the newest change is of {moment} UTC, which has not been yet: correct the clock of its source, or the `timezone:` "
-        "of its options; lag, freshness and complete_until leave such times out, and `alerts ack` ends this for a single row"
+        f"the newest change is dated `{moment}` UTC, in the future: correct the clock of its source, or the `timezone:` of "
+        "its options; lag and freshness are judged by the other changes, where there are any, complete_until leaves such "
+        "times out, and `alerts ack` ends this for as long as they come"
     )
-    since = _dated_since(lake, f"event_high >= TIMESTAMP '{moment}'").get(mirror)
-    return replace(
-        _of_kind("ahead", text, command("sql", lake.pipeline.file, query), mirror, since), alone=""
-    )
+    typed = command("sql", lake.pipeline.file, query)
+    return replace(_of_kind("ahead", text, typed, mirror, dated.since), alone="")
 
 
-def _dated_since(lake: Tables, times: str) -> dict[str, dt.datetime]:
-    """When the first run began that has brought each mirror changes of such times, as a condition of book lines has them."""
+@dataclass(frozen=True, slots=True)
+class _Dated:
+    """Changes of a mirror with times of one kind: the names of their source tables, and when the run began that brought the first."""
+
+    tables: frozenset[str] = frozenset()
+    since: dt.datetime | None = None
+
+
+_UNDATED = _Dated()
+
+
+def _dated(lake: Tables, times: str) -> dict[str, _Dated]:
+    """The changes of such times by mirror; ``times`` is a condition of book lines."""
     lanes = lake.ask(
         f"""SELECT "database", "schema", "table", min(batch) AS batch FROM {{books}}
         WHERE {times} AND "table" IS NOT NULL GROUP BY ALL"""
     )
     first: dict[str, int] = {}
+    tables: dict[str, set[str]] = {}
     for row in lanes:
         for mirror in map(str, known_mirrors.names(lake.pipeline, TableId.of(row))):
             first[mirror] = min(row["batch"], first.get(mirror, row["batch"]))
+            tables.setdefault(mirror, set()).add(row["table"])
     if not first:
         return {}
     listed = ", ".join(map(str, sorted(set(first.values()))))
@@ -514,7 +532,7 @@ def _dated_since(lake: Tables, times: str) -> dict[str, dt.datetime]:
         f"SELECT batch, min(started_at) AS moment FROM {{runs}} WHERE batch IN ({listed}) GROUP BY batch"
     )
     began = {run["batch"]: run["moment"] for run in runs}
-    return {mirror: began[batch] for mirror, batch in first.items() if batch in began}
+    return {mirror: _Dated(frozenset(tables[mirror]), began.get(batch)) for mirror, batch in first.items()}
 
 
 def _of_kind(

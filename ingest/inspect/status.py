@@ -343,7 +343,7 @@ def _row(entry: Mapping[str, Any], lane: Mapping[str, Any], complete: Complete) 
     """A mirror's line, from its entry, what its source has sent, and how far it is complete."""
     newest, ahead = lane.get("newest"), None
     if newest is not None and newest > _now() + books.CLOCKS_DIFFER:
-        # a time that has not been yet says nothing of the others
+        # a time in the future says nothing of the others
         newest, ahead = lane["passed"] or newest, newest
     return {
         "table": entry["table"],

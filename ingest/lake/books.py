@@ -196,7 +196,7 @@ CLOCKS_DIFFER = dt.timedelta(hours=1)
 
 
 def newest_sql(now: dt.datetime) -> str:
-    """SQL: the newest source time of some lines; one that has not been yet only where there is no other."""
+    """SQL: the newest source time of some lines; one in the future only where there is no other."""
     micros = round((now + CLOCKS_DIFFER).timestamp() * 1_000_000)
     return f"coalesce(max(event_high) FILTER (WHERE epoch_us(event_high) <= {micros}), max(event_high))"
 

@@ -20,7 +20,7 @@ from ingest.inspect.problem_kinds import ERROR, WARN
 from ingest.inspect.problems import Problem
 from ingest.lake.delta import Extent
 from ingest.lake.schemas import RUNS
-from ingest.lake.tables import LakeReader
+from ingest.lake.tables import LakeReader, Tables
 from ingest.operate import alerts
 from ingest.quality import report
 from ingest.quality.catalogue import duration
@@ -404,6 +404,18 @@ def test_a_problem_is_acknowledged_until_it_changes(tmp_path: Path) -> None:
     made.now += dt.timedelta(hours=1)
     made.product("checks", [made.check("depot.bins", "rows_set_back", 3.0, "warn", "3 rows")])
     assert [None] == [one["acknowledged"] for one in status.status(made.reader)["causes"]]
+
+
+def test_times_ahead_are_looked_up_once_for_all_mirrors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong `timezone:` makes all mirrors ahead: a thousand of them read the books a thousand times."""
+    made, asked, ask = depot(tmp_path), list[str](), Tables.ask
+    monkeypatch.setattr(Tables, "ask", lambda lake, query: asked.append(query) or ask(lake, query))
+    row = {"state": "ok", "message": "", "newest commit": None}
+    rows = [row | {"table": f"depot.t{n}", "ahead": f"209{n}-01-01T00:00:00Z"} for n in (1, 0, 2)]
+    found = [one for one in problems.of_state(made.reader, rows, {}, 0) if one.kind == "ahead"]
+    assert (3, 1) == (len(found), sum("event_high >= TIMESTAMP '2090-" in query for query in asked))
 
 
 def test_a_source_whose_clock_is_ahead_does_not_lag() -> None:
