@@ -524,7 +524,11 @@ class _Check:
             )
             self.lanes = []
         elif not self.subject.keyed and any(reading.above for reading in self.lanes):
-            self.compared.left_out.append("without a key, rows from before it lost its key are not compared")
+            tables = sorted({str(lane.table) for lane in self.subject.lanes})
+            typed = command("reconcile", self.lake.pipeline.file, *tables)
+            self.compared.left_out.append(
+                f"its rows are not compared, since it has lost its key: only `{typed}` compares them"
+            )
             self.lanes = []
         elif not self.subject.keyed and not self.deep and (self.since > 0 or changes > REACH):
             self.compared.left_out.append(f"without a key, its rows are compared by {self._deeply()}")
