@@ -290,7 +290,7 @@ def summary(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
     )
     needing = [problem for problem in listed if not problem.acknowledged]
     if needing:
-        headline += f"; {counted(len(needing), 'problem needs', 'problems need')} somebody"
+        headline += f"; {counted(len(needing), 'problem needs', 'problems need')} the operator"
     return {
         "pipeline": lake.pipeline.name,
         "headline": f"{headline}.",
@@ -310,7 +310,7 @@ def unusable(file: Path, fault: IngestError) -> dict[str, Any]:
     problem = problems.unusable(file, fault)
     return {
         "pipeline": file.stem,
-        "headline": f"{file.stem}: its lake cannot be looked at; 1 problem needs somebody.",
+        "headline": f"{file.stem}: its lake cannot be looked at; 1 problem needs the operator.",
         **_until(Complete()),
         "tables": [],
         "problems": [problem.sentence],

@@ -287,7 +287,7 @@ def _headline(counts: dict[str, int], tables: int, unread: int, of_lake: int) ->
     if warn:
         return f"{some(warn)} {'needs' if warn == 1 else 'need'} a look."
     if of_lake:
-        wrong = f"{counted(of_lake, 'problem of the lake needs', 'problems of the lake need')} somebody"
+        wrong = f"{counted(of_lake, 'problem of the lake needs', 'problems of the lake need')} the operator"
         return f"{wrong}; no table is known to be wrong."
     if unchecked:
         return f"{some(tables - unchecked)} can be trusted; the others are not checked."

@@ -113,7 +113,7 @@ def test_pipx_installs_all_that_it_needs(wheel: Path, tmp_path: Path) -> None:
     commands = tmp_path / "PIPX_BIN_DIR"
     assert run(commands, "--version", folder=tmp_path).stdout.startswith("ingest 0.")
     made = depot(tmp_path / "depot")
-    assert "problems need somebody" in run(commands, "status", made.file, folder=tmp_path).stdout
+    assert "problems need the operator" in run(commands, "status", made.file, folder=tmp_path).stdout
 
 
 def test_a_pipeline_is_made_checked_and_foreseen(installed: Path, tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_the_pages_are_served(installed: Path, tmp_path: Path) -> None:
                 assert (200, True) == (answer.status, bool(answer.read())), page
         done = run(installed, "status", made.file, folder=tmp_path)
         needs_somebody = (1, True, True)  # the lake is in trouble, and that is what a script asks for
-        words = ("4 problems need somebody", "depot.bins")
+        words = ("4 problems need the operator", "depot.bins")
         assert needs_somebody == (done.returncode, *(word in done.stdout for word in words)), done.stderr
         done = run(installed, "report", made.file, "--out", tmp_path / "report.html", folder=tmp_path)
         assert (0, True) == (done.returncode, (tmp_path / "report.html").exists()), done.stderr

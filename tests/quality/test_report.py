@@ -193,7 +193,8 @@ def test_the_headline_knows_what_no_check_has_found(made):
     assert {first: "Warning", second: "Good"} == {row.fact.name: row.word for row in whole.rows}
     lost = Complaint("bad", "lake", "tables", "it is not whole", "changes is gone")
     assert (
-        "1 problem of the lake needs somebody; no table is known to be wrong." == page(facts, [lost]).headline
+        "1 problem of the lake needs the operator; no table is known to be wrong."
+        == page(facts, [lost]).headline
     )
 
 
