@@ -48,20 +48,21 @@ def idle(
     result = Result(pipeline.name, "", str(pipeline.file), stages=dict.fromkeys(stages, 0.0))
     if "bronze" in stages and _has_messages(lake, sources, result, busy):
         return None
-    if not _is_as_recorded(lake, completed.lost(lake) if "gold" in stages else [], result):
+    lost = completed.lost(lake) if "gold" in stages else []
+    if not _is_as_recorded(lake, lost):
         return None
+    for mirror in lost:
+        result.fail(mirror.said, mirror.name)
     result.warnings += [outdated.sentence(pipeline, last) for outdated in decoded_with.outdated(lake, last)]
     return result
 
 
-def _is_as_recorded(lake: LakeReader, lost: Collection[completed.LostMirror], result: Result) -> bool:
-    """True if what is wrong is what the last run has recorded; it becomes a failure of the result.
+def _is_as_recorded(lake: LakeReader, lost: Collection[completed.LostMirror]) -> bool:
+    """True if what is wrong is what the last run has recorded.
 
     A run that finds another thing wrong than the one before it records that, and one that finds nothing ends the alarms;
     alerts are repeated by runs that start.
     """
-    for mirror in lost:
-        result.fail(mirror.said, mirror.name)
     is_same = {*completed.alarms(lake)} == {mirror.said for mirror in lost}
     return is_same and not (lost and lake.pipeline.alerts)
 
