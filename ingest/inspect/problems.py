@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ingest.catalog import registrations
 from ingest.change import TableId
+from ingest.config import load
 from ingest.errors import ConfigError, HeldError, IngestError, command, counted
 from ingest.gold import completed
 from ingest.inspect.due import overdue
@@ -458,6 +459,13 @@ def _of_decoding(lake: Tables) -> Iterator[Problem]:
         else:
             for target in known_mirrors.names(lake.pipeline, outdated.left_out):
                 yield _of_kind("left_out", text, typed, str(target), outdated.since)
+
+
+def name_of(file: Path) -> str:
+    """What a pipeline is called that cannot be looked at: its name, or its file as it was given where that says none."""
+    with suppress(IngestError):
+        return load(file, to_look=True).name
+    return str(file)
 
 
 def unusable(file: Path, fault: IngestError) -> Problem:

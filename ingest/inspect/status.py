@@ -306,11 +306,11 @@ def summary(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
 
 
 def unusable(file: Path, fault: IngestError) -> dict[str, Any]:
-    """What `status` says of a pipeline file that cannot be used, or has no lake yet; it is called by its file's name."""
-    problem = problems.unusable(file, fault)
+    """What `status` says of a pipeline file that cannot be used, or has no lake yet."""
+    problem, name = problems.unusable(file, fault), problems.name_of(file)
     return {
-        "pipeline": file.stem,
-        "headline": f"{file.stem}: its lake cannot be looked at; 1 problem needs the operator.",
+        "pipeline": name,
+        "headline": f"{name}: its lake cannot be looked at; 1 problem needs the operator.",
         **_until(Complete()),
         "tables": [],
         "problems": [problem.sentence],

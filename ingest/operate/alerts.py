@@ -66,7 +66,7 @@ def listed(lake: Tables) -> list[dict[str, Any]]:
 
 def unusable(file: Path, fault: IngestError) -> dict[str, Any]:
     """As an entry of `listed`, that a pipeline file cannot be used, or has no lake yet; no run could have sent it."""
-    return {"pipeline": file.stem, **problems.unusable(file, fault).described(), "sent": None}
+    return {"pipeline": problems.name_of(file), **problems.unusable(file, fault).described(), "sent": None}
 
 
 def send_samples(pipeline: Pipeline) -> list[dict[str, str]]:

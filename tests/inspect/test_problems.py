@@ -340,7 +340,8 @@ def test_a_file_that_cannot_be_looked_at_hides_no_other(tmp_path: Path, fault: s
         ("report", pages),
         *([("plan", [])] if "sour" in fault else []),
     ):
-        listed = {"wrong"} if verb in ("status", "alerts") else set[str]()
+        called = str(wrong) if "sour" in fault else "other"
+        listed = {called} if verb in ("status", "alerts") else set[str]()
         for files in ([wrong, made.file], [made.file, wrong]):
             done = CliRunner().invoke(app, [verb, *map(str, files), *more, "-o", "json"])
             names = [one.get("pipeline", "depot") for one in json.loads(done.stdout)]
@@ -367,9 +368,10 @@ def test_a_file_that_cannot_be_looked_at_is_a_problem_for_programs(tmp_path: Pat
         [cause] = (said if len(files) == 1 else said[0])["causes"]
         assert ("pipeline_file", listed[0]["id"]) == (cause["kind"], cause["id"])
         measured = CliRunner().invoke(app, ["status", *files, "-o", "prom"])
-        line = 'ingest_problems{pipeline="wrong",severity="error",kind="pipeline_file",mirror=""} 1'
+        called = "other" if fault == "no lake" else str(wrong)
+        line = f'ingest_problems{{pipeline="{called}",severity="error",kind="pipeline_file",mirror=""}} 1'
         assert (0, True) == (measured.exit_code, line in measured.stdout.splitlines()), measured.stdout
-        unknown = re.findall("ingest_(?:rejects|statements).*wrong.*", measured.stdout)
+        unknown = re.findall("ingest_(?:rejects|statements).*(?:wrong|other).*", measured.stdout)
         assert [] == unknown, "zero would be a number, and end an alert"
         assert str(wrong.parent) in measured.stderr
 
