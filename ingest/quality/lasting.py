@@ -1,10 +1,11 @@
 """Faults that stay: what a batch has made wrong is still wrong when the next one is right.
 
 A run measures what its batches touched. A fault that it found there is found again by each later look at the mirror,
-as a warning of the run that keeps the mirror's state, until something happened that can have repaired it: everything was checked
-again (`ingest quality`, which `ingest rebuild` does, too; not for `OF_BATCHES`), an epoch or a decoding again, an equal comparison
-with the source; or until the operator accepts it. If it names its rows, it also ends when a newer batch has written or deleted each of them: what a batch
-writes is judged by the check of that batch. A change that came late is no newer one, but may be the one that was missing.
+as a warning of the run that keeps the mirror's state, until something happened that can have repaired it: everything was
+checked again (`ingest quality`, which `ingest rebuild` does, too; not for `OF_BATCHES`), an epoch or a decoding again, an equal
+comparison with the source; or until the operator accepts it. If it names its rows, it also ends when a newer batch has written
+or deleted each of them: what a batch writes is judged by the check of that batch. A change that came late is no newer one, but
+may be the one that was missing.
 """
 
 from __future__ import annotations
