@@ -170,7 +170,7 @@ def survey(
     paths of the mirrors to check; None means all.
     """
     schemas = mirrors.known(lake) if decided is None else decided
-    seen = targets.views(lake)
+    seen, gone = targets.views(lake), mirrors.dropped(lake)
     made, subjects, touched = Survey(), dict[str, CheckedMirror](), set(also)
     for row in lines:
         booked = made.booked.setdefault(row["source"], Booked())
@@ -182,9 +182,9 @@ def survey(
         booked.tables |= {str(source), str(source._replace(database=None))}
         for view in seen:
             rule = view.pipeline.rule(source)
-            if rule.exclude and view is not lake:
-                continue
             table = target(rule, source)
+            if rule.exclude and (view is not lake or str(table) in gone):
+                continue
             path = mirror_path(table)
             subjects.setdefault(path, CheckedMirror(table, path, schemas.get(path))).lanes.append(
                 _lane(row, source)

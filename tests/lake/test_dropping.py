@@ -11,8 +11,11 @@ from typer.testing import CliRunner
 
 from ingest.cli.app import app
 from ingest.config import load
+from ingest.gold.steps import steps_of
 from ingest.lake import decisions
+from ingest.lake.lake import Lake
 from ingest.lake.tables import LakeReader
+from ingest.quality.stage import check
 from ingest.run import Warm, run
 from tests.unstarted import unstarted
 
@@ -91,6 +94,9 @@ def test_a_dropped_mirror_is_gone(file: Path) -> None:
     assert ["d.goods"] == [one["table"] for one in ask(file, "tables")]
     assert [] == batch(file, 3, "people", "goods")
     assert [] == run(unstarted(), load(file), warm=Warm()).failures
+    lake = Lake(unstarted(), load(file))
+    checked = {verdict.metric.mirror for verdict in check(lake, steps=steps_of(lake)).verdicts}
+    assert {"d.goods", None} == checked, "or it is not up to date, and its newest change is old"
     [kept] = decisions.read(LakeReader(load(file))).of(decisions.DROP)
     assert ("personal data", {"table": "d.people"}) == (kept.reason, kept.value)
 
