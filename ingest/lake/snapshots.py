@@ -25,7 +25,7 @@ def read_sql() -> str:
 
 CARRIED_FOLDER = "carried/"
 """Where rows of renamed tables lie that were carried over, as their messages say it."""
-CARRIED_SQL = f"starts_with(topic, '{CARRIED_FOLDER}')"
+CARRIED_SQL = f"(starts_with(topic, '{CARRIED_FOLDER}') AND {read_sql()})"
 """True for a change that has been carried over from a table's former name."""
 
 

@@ -14,6 +14,7 @@ from ingest.config import Pipeline
 from ingest.config.model import Source
 from ingest.lake import commits
 from ingest.lake.lake import Lake
+from ingest.lake.snapshots import CARRIED_SQL
 from ingest.order import Order, order_key
 from ingest.quality import ledgers, order_checks
 from ingest.quality.order_checks import mixed_topics
@@ -223,6 +224,15 @@ PARTS = {
     "again": ("oms-canal", ommove("again", False), ommove("again", True)),
     "fine": ("dts-canal", canal("INSERT", 500, "a", "fine"), canal("INIT", 600, "b", "fine")),
 }
+
+
+@pytest.mark.parametrize(
+    ("topic", "is_carried"),
+    [("carried/yard.hall/7.ingest-snapshot.jsonl", True), ("carried/part-1.jsonl", False)],
+)
+def test_a_landing_folder_may_be_called_as_that_of_carried_rows(topic: str, is_carried: bool) -> None:
+    """Late rows of files in such a folder were no changes at old positions, and rejected ones were overlooked by a swap."""
+    assert [(is_carried,)] == duckdb.sql(f"SELECT {CARRIED_SQL} FROM (SELECT '{topic}' AS topic)").fetchall()
 
 
 @pytest.mark.spark
