@@ -94,7 +94,7 @@ def _content(document: bytes) -> bytes:
         return document
     try:
         members = _members.decode(document)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return document
     data = members.get("data")
     if data is None or not members.keys() >= _EVENT or bytes(data)[:1] != b"{":

@@ -18,7 +18,8 @@ HEAD = 4096  # bytes of a message that are looked at
 class UnreadKind(NamedTuple):
     """One kind of message: how its beginning looks, what it is, what to choose at the source, and names that it holds.
 
-    ``members`` are anywhere in its beginning, ``outermost`` are those of the object itself. ``code`` is ``unread-format``, or `WRONG_FRAMING` of what is not cut into messages as it should be.
+    ``members`` are anywhere in its beginning, ``outermost`` are those of the object itself. ``code`` is ``unread-format``, or
+    `WRONG_FRAMING` of what is not cut into messages as it should be.
     """
 
     begins: re.Pattern[bytes]
@@ -33,14 +34,6 @@ _PGOUTPUT = "read the slot by Debezium with plugin.name=pgoutput (`format: debez
 _TICDC = "write protocol=canal-json&enable-tidb-extension=true into the changefeed's sink-uri (`format: ticdc-canal`)"
 _INSTEAD = "capture its tables by Debezium (`format: debezium`) or another writer that `ingest formats` lists"
 _OTHER_PRODUCTS = (  # the outermost members, others, what it is and what to do
-    # eulerto/wal2json, README, format versions 1 and 2
-    (
-        "change",
-        "",
-        f"a transaction of PostgreSQL's plugin wal2json, whose rows have no position: {_PGOUTPUT}",
-    ),
-    ("action schema table", "columns", f"a row of PostgreSQL's plugin wal2json: {_PGOUTPUT}"),
-    ("action schema table", "identity", f"a row of PostgreSQL's plugin wal2json: {_PGOUTPUT}"),
     # docs.pingcap.com, "TiCDC Simple Protocol"
     ("version type commitTs buildTs", "", f"a message of TiCDC's Simple protocol: {_TICDC}"),
     # mongodb.com/docs, "Change Events"
@@ -86,7 +79,19 @@ KINDS = (
         )
         for outermost, members, words in _OTHER_PRODUCTS
     ),
-    UnreadKind(  # the marks around a transaction
+    # eulerto/wal2json, README, format version 1, and rows and marks of version 2; columns may have these names, too
+    UnreadKind(
+        re.compile(
+            rb'\A\s*\{(?:\s*"(?:xid|nextlsn|timestamp|origin)"\s*:[^,{\[]*,)*\s*"change"\s*:\s*\[\s*[{\]]'
+        ),
+        f"a transaction of PostgreSQL's plugin wal2json, whose rows have no position: {_PGOUTPUT}",
+    ),
+    UnreadKind(
+        re.compile(rb'\A\s*\{\s*"action"\s*:\s*"[IUDT]"\s*,'),
+        f"a row of PostgreSQL's plugin wal2json: {_PGOUTPUT}",
+        outermost=frozenset({"schema", "table"}),
+    ),
+    UnreadKind(
         re.compile(rb'\A\s*\{\s*"action"\s*:\s*"[BC]"\s*[,}]'),
         f"a transaction's mark of PostgreSQL's plugin wal2json: {_PGOUTPUT}",
     ),
@@ -148,15 +153,15 @@ KINDS = (
 
 def named(value: bytes, *, framed: bool = True) -> UnreadKind | None:
     """The kind of a message, if it is one that is known and not read; of `WRONG_FRAMING` only where it is ``framed`` here."""
-    head, outermost = value[:HEAD], _outermost(value)
+    head = value[:HEAD]
     kinds = (kind for kind in KINDS if framed or kind.code != WRONG_FRAMING)
     return next(
         (
             kind
             for kind in kinds
-            if kind.outermost <= outermost
-            and kind.begins.match(head)
+            if kind.begins.match(head)
             and all(name in head for name in kind.members)
+            and _has_outermost(value, kind.outermost)
         ),
         None,
     )
@@ -165,9 +170,15 @@ def named(value: bytes, *, framed: bool = True) -> UnreadKind | None:
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def _outermost(value: bytes) -> frozenset[str]:
-    """The names of an object's members; none of what is no JSON object."""
+def _has_outermost(value: bytes, names: frozenset[str]) -> bool:
+    """True if an object has all of these members, and is not a row of a flattened topic, whose columns may be called so."""
+    if not names:
+        return True
+    if any(f'"{name}"'.encode() not in value for name in names):  # so few large messages are parsed
+        return False
     try:
-        return frozenset(_members.decode(value))
-    except (msgspec.DecodeError, RecursionError):
-        return frozenset()
+        outermost = _members.decode(value).keys()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    is_flattened = any(name.startswith("__") for name in outermost)  # as `__op` and `__deleted` of Debezium
+    return outermost >= names and not is_flattened

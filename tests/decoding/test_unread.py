@@ -74,6 +74,31 @@ def test_no_message_that_is_read_is_of_such_a_kind():
     assert {None} == {unread.named(value) for value in sent if value}
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"change": "0.1"},
+        {"change": ["a"]},
+        *({name: "x", "__op": "u"} for name in ("change", "hvr_op", "_fivetran_synced")),
+    ],
+)
+def test_a_flattened_row_is_not_called_after_its_columns(columns):
+    """The name of another product would hide what leads out: to give the topic its table."""
+    with pytest.raises(Undecodable, match="no-table"):
+        list(formats.reader("debezium")(Message(json.dumps({"id": 1, **columns}).encode()), Hints()))
+
+
+@pytest.mark.parametrize("member", [b"hvr_op", b"specversion"])
+def test_a_name_that_is_not_utf8_is_refused_as_such(member):
+    """A file in GBK ended `detect` with a traceback, and its rejects did not say what is wrong."""
+    value = b'{"\xd0\xd5": 1, "%s": 1}' % member
+    with pytest.raises(Undecodable, match="bad-utf8"):
+        list(formats.reader("debezium")(Message(value), Hints()))
+    assert "none of 1 message is of a known format" in detection.in_words(
+        detection.judge("m", "lines", [value], None)
+    )
+
+
 @pytest.mark.parametrize("name", ["dts-avro", "canal-protobuf", "tencent-protobuf"])
 def test_a_file_of_lengths_that_was_read_as_one_message_is_read_all_the_same(name):
     """Its bytes have landed, so a source whose `framing: raw` is wrong would never get them again."""

@@ -54,6 +54,11 @@ OF_OTHER_PRODUCTS = {
     "wal2json, a transaction": {
         "change": [{"kind": "insert", "table": "t", "columnnames": ["id"], "columnvalues": [1]}]
     },
+    "wal2json, a transaction with its number": {
+        "xid": 7,
+        "timestamp": "2024-06-10 06:14:02+00",
+        "change": [],
+    },
     "wal2json, a row": {
         "action": "I",
         "schema": "public",
@@ -66,6 +71,7 @@ OF_OTHER_PRODUCTS = {
         "table": "t",
         "identity": [{"name": "id", "type": "integer", "value": 1}],
     },
+    "wal2json, a TRUNCATE": {"action": "T", "schema": "public", "table": "t"},
     "wal2json, a mark": {"action": "B"},
     "TiCDC's Simple protocol": {
         "version": 1,
