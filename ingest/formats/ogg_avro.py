@@ -148,7 +148,8 @@ def _row(
     after = None if place.op is Op.DELETE else _image(new, plan, declared)
     rows.require_images(before, after, place.op)
     missing: list[str] = []
-    if _is_marked(plan.columns) and any(_is_marked(frozenset(image or ())) for image in (before, after)):
+    images = (before or {}, after or {})
+    if _has_marks(plan.columns) and any(name.endswith(MISSING) for image in images for name in image):
         ogg.drop_missing(before)
         missing = ogg.drop_missing(after)
     elif hints.options.left_out != "null":
@@ -169,8 +170,8 @@ def _row(
 
 
 @lru_cache(maxsize=1024)
-def _is_marked(columns: frozenset[str]) -> bool:
-    """True if a schema, or an image, has a mark next to a column."""
+def _has_marks(columns: frozenset[str]) -> bool:
+    """True if a schema has a mark next to a column."""
     return any(name.endswith(MISSING) for name in columns)
 
 
