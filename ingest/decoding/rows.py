@@ -389,7 +389,8 @@ def operation(operations: Mapping[str, Op], kind: str, member: str) -> Op:
     """The operation of a name; a member with any other is refused."""
     op = operations.get(kind)
     if op is None:
-        raise Undecodable("unknown-operation", f"{member} {kind[:40]!r} is not documented")
+        shown = f"{kind[:40]!r} is not documented" if kind else "is null or empty"
+        raise Undecodable("unknown-operation", f"{member} {shown}")
     return op
 
 

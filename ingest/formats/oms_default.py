@@ -79,7 +79,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     if "allMetaData" not in envelope or "recordType" not in envelope:
         raise Undecodable("not-this-format", "allMetaData and recordType are missing")
     meta = values.bare_image(envelope["allMetaData"])
-    op = rows.operation(OPS, str(values.text(envelope["recordType"])), "recordType")
+    op = rows.operation(OPS, values.text(envelope["recordType"]) or "", "recordType")
     place = _place(meta, op, note)
     if op is Op.HEARTBEAT:
         return (place,)

@@ -8,6 +8,7 @@ import pytest
 
 from ingest.change import Hints, Op, Options, TableHints, TableId
 from ingest.decoding.rows import clock_text, datetime_text, instant_text, integer_text
+from ingest.errors import Undecodable
 from ingest.formats.oms_default import AFTER_EVERY_COUNTER, split_sequence
 from tests.formats.golden import read
 
@@ -192,3 +193,16 @@ def test_decimal_option_of_binary_encoding():
     """Bytes in another encoding than base64 would be stored as other bytes."""
     change = default("INSERT", after={"b": "00ff"}, columns={"b": "binary"}, options=Options(binary="hex"))
     assert {"b": "AP8="} == change.after
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "member"),
+    [
+        ("oms-default", {"recordType": None, "allMetaData": {}}, "recordType"),
+        ("oms-debezium", {"payload": {"op": None, "source": {}}}, "op"),
+    ],
+)
+def test_an_operation_that_is_null_is_called_so(name, message, member):
+    """The text 'None' or '' looks like one that was sent."""
+    with pytest.raises(Undecodable, match=f"{member} is null or empty"):
+        read(name, json.dumps(message).encode())
