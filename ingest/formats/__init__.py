@@ -7,8 +7,8 @@ A format module (``dts_canal`` for the format ``dts-canal``) holds
   `ingest.errors.Undecodable` for a message that it cannot read, and nothing else;
 - ``parse_many(values, hints)``, if it can be read faster so: the changes of the first messages as columns, up to one
   that is not as usual (`ingest.change.ChangeColumns`).  It gives what ``parse`` gives, and raises nothing;
-- ``part(value)`` and ``joined(parts)``, if a message may be a part of one: `ingest.decoding.split.MessagePart` or None, and the whole
-  message of the data of all parts; ``parse`` refuses a part as ``split-message``;
+- ``part(value)`` and ``joined(parts)``, if a message may be a part of one: `ingest.decoding.split.MessagePart` or None,
+  and the whole message of the data of all parts; ``parse`` refuses a part as ``split-message``;
 - ``recognise(sample)``: the evidence that one message is of this format, or None; `SharedEvidence` if sister dialects
   may show it as well.
 

@@ -43,10 +43,7 @@ ABOUT = About(
     types="originalType of each column, as its database declares it",
     images="full, before and after (columns that were not sent are missing)",
     ddl="sql",
-    losses=(
-        "There is no full load: the subscription begins with the changes of its day.",
-        "Parts of an event that is larger than a Kafka message are set aside until its last one has come.",
-    ),
+    losses=("There is no full load: the subscription begins with the changes of its day.",),
     options={
         "timezone": "zone of TIMESTAMP texts that name none (default UTC)",
         "order_by": "sequence (default), arrival or event_time",

@@ -58,7 +58,8 @@ class PartSpot(NamedTuple):
 class Wholes(NamedTuple):
     """What parts became: by the place of the last one the whole message, by that of another `READ_WITH_LAST`.
 
-    ``closed`` are parts of earlier batches that were rejects until the last one came, ``others`` the parts beside each last one.
+    ``closed`` are parts of earlier batches that were rejects until the last one came, ``others`` those that each last one
+    completes.
     """
 
     read: Mapping[PartSpot, bytes] = {}
