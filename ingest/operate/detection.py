@@ -125,14 +125,14 @@ def _is_marked(name: str, evidence: Mapping[str, str]) -> bool:
 
 
 def _reads_as(name: str, message: bytes, evidence: dict[str, str]) -> bool:
-    """True if the format reads a message as one of those that recognise it, or none does.
+    """True if the format reads a message as another one that recognises it, or none does.
 
     A message without rows has no types or images that could mark it: what it does is enough.
     """
     reading = _reading(name, message)
     if reading is None:
         return False
-    others = [_reading(other, message) for other in evidence]
+    others = [_reading(other, message) for other in evidence if other != name]
     if not others or reading in others:
         return True
     return (

@@ -300,6 +300,15 @@ def test_a_row_whose_columns_are_called_as_another_products_members(name):
     assert unread.named(bytes_of(message)) is None
 
 
+@pytest.mark.parametrize("is_alike", [True, False])
+def test_a_mark_that_sisters_share_is_worth_a_sisters_reading(is_alike, monkeypatch):
+    """A dialect that reads a sister's own message otherwise would still speak for it."""
+    readings = {"canal": ["insert"], "oms-canal": ["insert" if is_alike else "delete"]}
+    monkeypatch.setattr(detection, "_reading", lambda name, _message: readings[name])
+    evidence = {"canal": "its own mark", "oms-canal": formats.SharedEvidence("the mark of both")}
+    assert is_alike == detection._reads_as("oms-canal", b"{}", evidence)
+
+
 def mixed(random: Random) -> list[tuple[bytes, str]]:
     """A few messages each of two formats, and their format."""
     while True:
