@@ -1,6 +1,6 @@
 """The README's and docs/scaling.md's figures of speed, which are those of benchmarks/results.md.
 
-python -m benchmarks.figures      # write them again; `python -m benchmarks --full` does it by itself
+python -m benchmarks.figures      # write them again; `python -m benchmarks --full` does it at its end
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ def _contestants(results: str) -> list[str]:
     for title, blocks in sections(results):
         for heads, *rows in blocks:
             if "warm wall / product's" in heads:
-                at, peak = heads.index("warm s"), heads.index("peak GiB")
-                beside = title.startswith("Spark's AUTO CDC")  # the product is there, too, for the ratio
+                seconds, peak = heads.index("warm s"), heads.index("peak GiB")
+                is_auto_cdc = title.startswith("Spark's AUTO CDC")  # the product is there, too, for the ratio
                 lines += [
-                    f"| {_NAMES.get(row[0], row[0])} | {row[at]} | {row[at + 1]} | {row[peak]} GiB |"
+                    f"| {_NAMES.get(row[0], row[0])} | {row[seconds]} | {row[seconds + 1]} | {row[peak]} GiB |"
                     for row in rows
-                    if row[at] and not (beside and row[0] == "product")
+                    if row[seconds] and not (is_auto_cdc and row[0] == "product")
                 ]
     return lines
 
@@ -115,20 +115,19 @@ def _line(results: str, name: str, title: str, begin: tuple[str, ...], head: str
 
 
 def in_scaling(results: str) -> str:
-    """A table of large batches: the usual one, a million, ten million messages."""
-    lines = [
+    """A table of the usual batch and of larger ones in the same session, each size once."""
+    heads = [
         "| messages in a batch | s | CPU-s | messages a second | messages a CPU-second | memory of all processes |",
         "|---|---|---|---|---|---|",
     ]
+    lines: dict[str, str] = {}  # by the messages of a batch
     for title, blocks in sections(results):
         if re.match(r"(Tenfold|Fiftyfold): ", title) and blocks:
-            for row in blocks[0][1:]:
-                line = f"| {' | '.join(row[:5])} | {row[5]} GiB |"
-                if not any(line.split("|")[1] == other.split("|")[1] for other in lines):
-                    lines.append(line)
-    return (
-        "\n".join(lines) if len(lines) > 2 else "(The last run had no such batches; what follows is older.)"
-    )
+            for messages, *cells, peak in blocks[0][1:]:
+                lines.setdefault(messages, f"| {' | '.join([messages, *cells])} | {peak} GiB |")
+    if not lines:
+        return "(The last run had no such batches; what follows is older.)"
+    return "\n".join([*heads, *lines.values()])
 
 
 PAGES: dict[Path, Callable[[str], str]] = {
@@ -144,8 +143,8 @@ def cells_of(results: str, title: str, begin: tuple[str, ...], head: str) -> lis
             for heads, *rows in blocks:
                 for row in rows:
                     if head in heads and tuple(row[: len(begin)]) == begin:
-                        at = heads.index(head)
-                        return row[at : at + 2]
+                        column = heads.index(head)
+                        return row[column : column + 2]
     return []
 
 

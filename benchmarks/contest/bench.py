@@ -1,7 +1,7 @@
 """The contest: one batch into three tables, by the product and by what people would write today.
 
     python -m benchmarks            # the quick form: smaller, one round, printed
-    python -m benchmarks --full     # the full form: all sections, about an hour; writes results.md and the README's figures
+    python -m benchmarks --full     # the full form: all sections, about an hour; writes results.md, at its end README's figures
     python -m benchmarks --variants million --rows 2000 --messages 2000    # one section, as small as you like
 
 Each contestant runs in a process of its own, on copies of the same tables: first cold (from the start of its process to
@@ -42,7 +42,7 @@ SIZES = {
 
 
 def main() -> int:
-    """Run one form; 1 if the product was wrong, or a section has no result."""
+    """Run one form; 1 if the product was wrong, or a section failed or had no time left."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--full", action="store_true", help="all sections; writes results.md")
     parser.add_argument(
@@ -68,10 +68,14 @@ def main() -> int:
     whole = options.full and options.variants is None and not options.main_only
     usual = (MAIN,) if options.main_only else (MAIN, "auto_cdc")
     wanted = options.variants or (tuple(FULL_FORM) if whole else usual)
-    write = options.write or (form == FULL and whole and not options.only)
+    is_quoted = form == FULL and whole and not options.only
     with ExitStack() as stack:
         folder = options.work or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
-        return run(form, folder, options.only, wanted, patience=options.patience, write=write)
+        write = options.write or is_quoted
+        status = run(form, folder, options.only, wanted, patience=options.patience, write=write)
+        if is_quoted:
+            figures.write()
+        return status
 
 
 def sized(form: Form, sizes: dict[str, int | None]) -> Form:
@@ -100,7 +104,6 @@ def run(
             text = f"{about}\n{minutes:.0f} minutes{f' so far, {missing} sections are missing' if missing else ' in all'}."
             parts = ["# Measured", text, *(each.text for each in done), budget(done)]
             figures.RESULTS.write_text("\n\n".join(parts) + "\n", "utf-8")
-            figures.write()
     print(budget(done))
     return 1 if any(section.wrong for section in done) else 0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from benchmarks.contest.form import Form
 from benchmarks.contest.ground import AUTO, PRODUCT, RECIPE, Contestant, Ground, Verdict, every
@@ -11,7 +11,8 @@ from benchmarks.contest.measure import Failed, Step, say
 from benchmarks.contest.sections import Section, branched, faults_of, rows_of
 from benchmarks.contest.workload import Workload
 
-Rounds = dict[str, list[list[Step]]]
+Rounds = dict[str, dict[int, list[Step]]]
+"""A contestant's cold and warm step by the number of the round; one that failed is not there."""
 
 
 def section(ground: Ground, base: Step, form: Form, chosen: Sequence[Contestant]) -> Section:
@@ -32,7 +33,7 @@ def section(ground: Ground, base: Step, form: Form, chosen: Sequence[Contestant]
 
 
 def auto_cdc(ground: Ground, _base: Step, form: Form, chosen: Sequence[Contestant]) -> Section:
-    """The same for Spark's AUTO CDC beside the product, once, for its base load alone takes minutes."""
+    """The same for Spark's AUTO CDC and the product, once, for its base load alone takes minutes."""
     _, file, _ = batch(ground, "auto_cdc", form.messages)
     say("auto_cdc: base load")
     ground.prepare_auto_cdc()
@@ -40,8 +41,8 @@ def auto_cdc(ground: Ground, _base: Step, form: Form, chosen: Sequence[Contestan
     verdicts = ground.verdicts()
     title = f"## Spark's AUTO CDC: {form.messages:,} messages into 3 tables of {rows_of(ground)} rows"
     about = (
-        "It refuses Delta 4.4 as shipped: its one check on the target is replaced on the driver's class path, an experiment that nobody "
-        "is offered. It keeps neither messages nor changes."
+        "It refuses Delta 4.4 as shipped: its one check on the target is replaced on the driver's class path, an experiment that is "
+        "offered to no user. It keeps neither messages nor changes."
     )
     return f"{title}\n\n{about}\n\n{table(rounds, verdicts)}", faults_of(verdicts, "product")
 
@@ -61,7 +62,7 @@ def repeated(rounds: int, one: Contestant) -> int:
 
 def raced(ground: Ground, chosen: Sequence[Contestant], often: int, file: str, moment: str) -> Rounds:
     """All contestants in turn, round after round: each cold, then warm on another copy of the tables."""
-    rounds: Rounds = {one.name: [] for one in chosen}
+    rounds: Rounds = {one.name: {} for one in chosen}
     passes = [([("cold", [file])], moment), ([("warm", [file])], moment)]
     for number in range(often):
         for one in chosen:
@@ -75,7 +76,7 @@ def raced(ground: Ground, chosen: Sequence[Contestant], often: int, file: str, m
                     steps = [*cold, *ground.run(every(one), f"{label} every", passes)[1:]]
                 else:
                     steps = ground.run(one, label, passes)
-                rounds[one.name].append(steps)
+                rounds[one.name][number] = steps
             except Failed as error:
                 say(str(error))
     return rounds
@@ -90,9 +91,9 @@ def table(rounds: Rounds, verdicts: dict[str, Verdict]) -> str:
         if not taken:
             lines.append(f"| {name} | 0 | | | | | | | | failed |")
             continue
-        cold, warm = middle(taken, 0), middle(taken, 1)
+        cold, warm = middle(taken.values(), 0), middle(taken.values(), 1)
         results = {str(verdict) for label, verdict in verdicts.items() if _is_of(label, name)}
-        peak = max(step.peak for steps in taken for step in steps)
+        peak = max(step.peak for steps in taken.values() for step in steps)
         lines.append(
             f"| {name} | {len(taken)} | {cold[0]:.1f} | {cold[1]:.1f} | {warm[0]:.1f} | {warm[1]:.1f} | {peak:.2f} | "
             f"{ratios(taken, ours, lambda step: step.wall)} | {ratios(taken, ours, lambda step: step.cpu)} | "
@@ -106,25 +107,27 @@ def _is_of(label: str, name: str) -> bool:
     return label.removesuffix(" every").rpartition(" ")[0] == name
 
 
-def ratios(taken: list[list[Step]], ours: list[list[Step]], cost: Callable[[Step], float]) -> str:
+def ratios(
+    taken: Mapping[int, list[Step]], ours: Mapping[int, list[Step]], cost: Callable[[Step], float]
+) -> str:
     """The median of the warm ratios of the rounds that both were in, with the least and the greatest of several."""
-    each = sorted(cost(steps[1]) / cost(other[1]) for steps, other in zip(taken, ours, strict=False))
+    each = sorted(cost(taken[number][1]) / cost(ours[number][1]) for number in taken.keys() & ours)
     if not each:
         return ""
     spread = f" ({each[0]:.2f} to {each[-1]:.2f})" if len(each) > 1 and taken is not ours else ""
     return f"{statistics.median(each):.2f}{spread}"
 
 
-def middle(rounds: list[list[Step]], place: int) -> tuple[float, float]:
+def middle(rounds: Iterable[list[Step]], place: int) -> tuple[float, float]:
     """Median wall and processor seconds of one step."""
     steps = [steps[place] for steps in rounds]
     return statistics.median(step.wall for step in steps), statistics.median(step.cpu for step in steps)
 
 
-def stages(name: str, rounds: list[list[Step]]) -> str:
+def stages(name: str, rounds: Mapping[int, list[Step]]) -> str:
     """A product's stages of the last round, from its own result."""
     texts = []
-    for step in rounds[-1]:
+    for step in rounds[max(rounds)]:
         stage_times = ", ".join(
             f"{stage} {seconds:.1f} s" for stage, seconds in step.result["stages"].items()
         )

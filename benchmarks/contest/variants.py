@@ -44,7 +44,7 @@ class Done:
 
     name: str
     text: str
-    wrong: int  # results of the product that were, or 1 if there is no result
+    wrong: int  # results of the product that were, or 1 if it failed or its time was over
     minutes: float
 
 
@@ -53,15 +53,15 @@ def variants(
 ) -> Iterator[Done]:
     """Those that are wanted, in their order; none of them can end the run, neither by an error nor by its slowness."""
     began = time.monotonic()
-    known = sections(folder, form, chosen)
+    makers = sections(folder, form, chosen)
     for name in NAMES:
         if name in wanted:
-            at = time.monotonic()
-            left = 60 * form.minutes * patience - (at - began)
-            text, wrong = left_out(name, folder, form, left) or _bounded(
-                name, known[name], min(left, 60 * LIMITS[name] * patience)
+            section_began = time.monotonic()
+            seconds_left = 60 * form.minutes * patience - (section_began - began)
+            text, wrong = left_out(name, folder, form, seconds_left) or _bounded(
+                name, makers[name], min(seconds_left, 60 * LIMITS[name] * patience)
             )
-            yield Done(name, text, wrong, (time.monotonic() - at) / 60)
+            yield Done(name, text, wrong, (time.monotonic() - section_began) / 60)
 
 
 def _bounded(name: str, make: Callable[[], Section], seconds: float) -> Section:
@@ -76,29 +76,33 @@ def _bounded(name: str, make: Callable[[], Section], seconds: float) -> Section:
     return f"## {name.capitalize()}\n\n{why}", 1
 
 
-def left_out(name: str, folder: Path, form: Form, left: float) -> Section | None:
-    """The section of a variant that is left out because the run's time is over or the disk lacks space; None if it fits."""
-    why = "" if left > 0 else f"the run's {form.minutes} minutes are over"
+def left_out(name: str, folder: Path, form: Form, seconds_left: float) -> Section | None:
+    """The section of a variant that is left out because the disk lacks space, or the run's time is over, which counts as wrong.
+
+    None if it fits.
+    """
+    is_over = seconds_left <= 0
+    why = f"the run's {form.minutes} minutes are over" if is_over else ""
     if not why and name in LARGE:
         why = crowded(folder, form, LARGE[name])
     if not why:
         return None
     say(f"{name} is left out: {why}")
-    return f"## {name.capitalize()}\n\nLeft out: {why}.", 0
+    return f"## {name.capitalize()}\n\nLeft out: {why}.", int(is_over)
 
 
 def sections(folder: Path, form: Form, chosen: Chosen) -> dict[str, Callable[[], Section]]:
     """By name, what makes a section; nothing is done before it is called."""
-    made: list[tuple[Ground, Step]] = []
+    loaded: list[tuple[Ground, Step]] = []
     tries = count(1)
 
     def base() -> tuple[Ground, Step]:
-        if not made:
+        if not loaded:
             say(f"base load: 3 tables of {form.rows:,} rows")
             ground = Ground(folder / f"shared-{next(tries)}", Workload(SEED, 3, form.rows))
-            made.append((ground, ground.prepare(of(chosen))))
-        made[0][0].clear()
-        return made[0]
+            loaded.append((ground, ground.prepare(of(chosen))))
+        loaded[0][0].clear()
+        return loaded[0]
 
     def shared() -> Ground:
         return base()[0]

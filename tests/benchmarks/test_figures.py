@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from benchmarks import figures
+from benchmarks.contest import bench
 
 RESULTS = """# Measured
 
@@ -65,3 +66,25 @@ def test_a_page_without_its_marks_is_refused() -> None:
     for text in ("no marks", figures.BEGIN, marked * 2):
         with pytest.raises(ValueError, match="lacks"):
             figures.replaced(text, "new")
+
+
+@pytest.mark.parametrize(
+    ("options", "writes"),
+    [
+        (["--full"], True),
+        (["--write"], False),
+        (["--full", "--rows", "9"], False),
+        (["--full", "--variants", "million", "--write"], False),
+        (["--full", "--only", "recipe", "--write"], False),
+    ],
+)
+def test_pages_quote_only_a_whole_run_of_the_full_form(
+    options: list[str], writes: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Figures of small tables would be called those of a million rows, or a page would lose what one section has not."""
+    written: list[bool] = []
+    monkeypatch.setattr("sys.argv", ["bench", *options])
+    monkeypatch.setattr(bench, "run", lambda *_, **__: 0)
+    monkeypatch.setattr(figures, "write", lambda: written.append(True))
+    assert 0 == bench.main()
+    assert writes == bool(written)

@@ -10,12 +10,12 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from benchmarks.contest import readers, scale
+from benchmarks.contest import headline, readers, scale
 from benchmarks.contest.bench import sized
 from benchmarks.contest.degrade import Files, files_of
 from benchmarks.contest.form import FULL, QUICK
 from benchmarks.contest.ground import ALL, FILE, Ground
-from benchmarks.contest.measure import contest
+from benchmarks.contest.measure import Step, contest
 from benchmarks.contest.steps import Script
 from benchmarks.contest.variants import LARGE, NAMES, sections, variants
 from benchmarks.contest.workload import DATABASE, Workload
@@ -116,3 +116,11 @@ def test_a_doubled_row_is_wrong(tmp_path: Path) -> None:
         path = tmp_path / name
         deltalake.write_deltalake(path, right.take(rows))
         assert wrong == readers.wrong_rows(path, right), name
+
+
+def test_a_round_is_compared_with_the_same_round_of_the_product() -> None:
+    """After a round that failed, each later one would be divided by the product's round before it."""
+    steps = {seconds: [Step("cold", 1, 1, 1), Step("warm", seconds, 1, 1)] for seconds in (2.0, 4.0, 8.0)}
+    ours = {0: steps[2.0], 1: steps[4.0]}
+    assert "2.00" == headline.ratios({1: steps[8.0]}, ours, lambda step: step.wall)
+    assert "" == headline.ratios({2: steps[8.0]}, ours, lambda step: step.wall)
