@@ -287,12 +287,12 @@ def bare(folder: Path, rows: int, count: int, chosen: Chosen) -> Section:
     for how in ("quoted", "bare"):
         workload = Workload(SEED, 3, rows, bare=how == "bare")
         ground = Ground(folder / how, workload)
-        some = of(chosen, PRODUCT, RECIPE, TUNED, DELTA_RS)
-        ground.prepare(some)
+        contestants = of(chosen, PRODUCT, RECIPE, TUNED, DELTA_RS)
+        ground.prepare(contestants)
         file = ground.batch("batch", workload.batch(count))
         ground.expect("after", workload)
         steps: dict[str, Step] = {}
-        for one in some:
+        for one in contestants:
             passes = [([("cold", [file])], "after"), ([("warm", [file])], "after")]
             session = LOOP if one is PRODUCT else one
             steps[one.name] = run(ground, session, one.name, passes)[1]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from benchmarks.contest.ground import LOOP, Ground
+from benchmarks.contest.ground import LOOP, Ground, Steps
+from benchmarks.contest.measure import Step
 from benchmarks.contest.sections import Section, branched, faults_of, rows_of, run
 
 ALL_STAGES = ["bronze", "silver", "gold", "quality"]
@@ -29,7 +30,7 @@ def promises(ground: Ground, count: int) -> Section:
     passes = [(steps, "promises") for _ in order]
     taken = run(ground, LOOP, "product promises", passes, options=[PROMISES[name] for name in order])
     verdicts = ground.verdicts()
-    each = {name: [] for name in PROMISES}  # type: dict[str, list[Any]]
+    each: dict[str, list[Step]] = {name: [] for name in PROMISES}
     for number, name in enumerate(order):
         each[name] += taken[number * 3 + 1 : number * 3 + 3]  # the first batch of a lake is looked at whole
     whole = statistics.median(step.cpu for step in each["nothing"])
@@ -37,12 +38,12 @@ def promises(ground: Ground, count: int) -> Section:
         "| given up | s | CPU-s | saved | microseconds of a core a message | stages, s |",
         "|---|---|---|---|---|---|",
     ]
-    for name, found in each.items():
-        wall, cpu = (statistics.median(getattr(step, what) for step in found) for what in ("wall", "cpu"))
+    for name, batch_steps in each.items():
+        wall = statistics.median(step.wall for step in batch_steps)
+        cpu = statistics.median(step.cpu for step in batch_steps)
         stages = {
-            stage: statistics.median(step.result["stages"].get(stage, 0) for step in found)
-            for step in found[:1]
-            for stage in (step.result or {"stages": {}})["stages"]
+            stage: statistics.median(step.result["stages"].get(stage, 0) for step in batch_steps)
+            for stage in (batch_steps[0].result or {"stages": {}})["stages"]
         }
         listed = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in stages.items())
         lines.append(
@@ -63,12 +64,12 @@ def cores(ground: Ground, count: int, factor: int) -> Section:
     ground.expect("large", branch)
     steps = [("cold", [usual[0]]), ("usual", [usual[1]])]
     lines = ["| given | messages | s | CPU-s | speed-up |", "|---|---|---|---|---|"]
-    plans = [
+    plans: list[tuple[str, dict[str, Any], Steps, str]] = [
         ("one core", {"cores": 1}, [*steps, ("large", large)], "large"),
         ("two cores", {"cores": 2}, [*steps, ("large", large)], "large"),
         ("one executor of one core", {"more": EXECUTOR.format(1)}, steps, "usual"),
         ("two executors of one core", {"more": EXECUTOR.format(2)}, steps, "usual"),
-    ]  # type: list[tuple[str, dict[str, Any], list[tuple[str, list[str]]], str]]
+    ]
     before: list[float] = []
     for name, options, parts, moment in plans:
         taken = run(ground, LOOP, f"product {name}", [(parts, moment)], options=[options])[1:]
@@ -81,7 +82,7 @@ def cores(ground: Ground, count: int, factor: int) -> Section:
     results = "; ".join(f"{label}: {verdict}" for label, verdict in verdicts.items())
     title = f"## One core against two, 3 tables of {rows_of(ground)} rows"
     about = (
-        "Cores by the processes' affinity. Executors are processes of their own (`local-cluster`) beside the driver, which "
+        "Cores by the processes' affinity. Executors are processes of their own (`local-cluster`) next to the driver, which "
         "shares the machine's cores with them; their processor time is counted."
     )
     return "\n\n".join([title, about, "\n".join(lines), f"{results}."]), faults_of(verdicts, "product")

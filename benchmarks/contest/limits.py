@@ -14,7 +14,7 @@ _LEAST = 0.001  # seconds; a timer of none would be none
 
 
 class Late(BaseException):
-    """A section's time is over; no `Exception`, so that nobody takes it for a contestant's error."""
+    """A section's time is over; no `Exception`, so that it is not taken for a contestant's error."""
 
 
 @contextmanager
