@@ -33,6 +33,7 @@ _OBJECT = re.compile(rb"\A\s*\{")
 _PGOUTPUT = "read the slot by Debezium with plugin.name=pgoutput (`format: debezium`)"
 _TICDC = "write protocol=canal-json&enable-tidb-extension=true into the changefeed's sink-uri (`format: ticdc-canal`)"
 _INSTEAD = "capture its tables by Debezium (`format: debezium`) or another writer that `ingest formats` lists"
+_OR_COLUMNS = "; if it is a flattened row of a table that has such columns, give the topic this table under options.table"
 _OTHER_PRODUCTS = (  # the outermost members, others, what it is and what to do
     # docs.pingcap.com, "TiCDC Simple Protocol"
     ("version type commitTs buildTs", "", f"a message of TiCDC's Simple protocol: {_TICDC}"),
@@ -55,17 +56,17 @@ _OTHER_PRODUCTS = (  # the outermost members, others, what it is and what to do
     ),
     # docs.airbyte.com, "Airbyte Protocol", "Raw tables"
     ("type record", "emitted_at", f"a record of Airbyte's protocol: {_INSTEAD}"),
-    ("_airbyte_data", "", f"a raw record of Airbyte's: {_INSTEAD}"),
+    ("_airbyte_data", "", f"a raw record of Airbyte's: {_INSTEAD}{_OR_COLUMNS}"),
     # fivetran.com/docs, "System columns"; docs.peerdb.io; HVR, "Integrate" (columns of a time key)
-    ("_fivetran_synced", "", f"a row as Fivetran loads it: {_INSTEAD}"),
-    ("_peerdb_synced_at", "", f"a row as PeerDB loads it: {_INSTEAD}"),
-    ("hvr_op", "", f"a row with HVR's extra columns: {_INSTEAD}"),
+    ("_fivetran_synced", "", f"a row as Fivetran loads it: {_INSTEAD}{_OR_COLUMNS}"),
+    ("_peerdb_synced_at", "", f"a row as PeerDB loads it: {_INSTEAD}{_OR_COLUMNS}"),
+    ("hvr_op", "", f"a row with HVR's extra columns: {_INSTEAD}{_OR_COLUMNS}"),
     # striim.com/docs, "WAEvent contents for change data"
     ("metadata data", "OperationName", f"an event of Striim's (WAEvent): {_INSTEAD}"),
     # cloud.google.com/datastream/docs, "Events and streams"
     ("read_method source_metadata payload", "", f"an event of Google's Datastream: {_INSTEAD}"),
     # mariadb.com/kb, "Avrorouter"
-    ("domain event_number event_type", "", f"a row of MaxScale's Avro router: {_INSTEAD}"),
+    ("domain event_number event_type", "", f"a row of MaxScale's Avro router: {_INSTEAD}{_OR_COLUMNS}"),
     # supabase.com/docs, "Database Webhooks"
     ("type table schema record old_record", "", f"a webhook of Supabase's: {_INSTEAD}"),
 )

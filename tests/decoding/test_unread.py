@@ -88,6 +88,13 @@ def test_a_flattened_row_is_not_called_after_its_columns(columns):
         list(formats.reader("debezium")(Message(json.dumps({"id": 1, **columns}).encode()), Hints()))
 
 
+def test_a_row_without_marks_whose_columns_are_those_of_another_product_says_both_ways_out():
+    """A warehouse that Fivetran loads may be captured, too, and flattened without `add.fields`."""
+    row = json.dumps({"id": 1, "_fivetran_synced": "2024-06-10"}).encode()
+    with pytest.raises(Undecodable, match=r"as Fivetran loads it: .*under options\.table"):
+        list(formats.reader("debezium")(Message(row), Hints()))
+
+
 @pytest.mark.parametrize("member", [b"hvr_op", b"specversion"])
 def test_a_name_that_is_not_utf8_is_refused_as_such(member):
     """A file in GBK ended `detect` with a traceback, and its rejects did not say what is wrong."""
