@@ -224,11 +224,12 @@ def _table_body(cursor: Cursor, scope: Scope, table: TableId, note: str | None) 
         raise Unread("the columns of an object table are in its type")
     has_brackets = cursor.is_symbol("(")
     inside = cursor.group() if has_brackets else ()
+    options = cursor.rest() if has_brackets else ()
     first = Cursor(inside) if has_brackets else cursor
-    if of_other := _body_of_other(first, scope, created, is_listed=has_brackets):
+    inherits = any(token.word == "INHERITS" for token in options)
+    if not inherits and (of_other := _body_of_other(first, scope, created, in_brackets=has_brackets)):
         return of_other
     made, keys = _elements(inside, scope)
-    options = cursor.rest()
     if _has_unnamed_columns(inside, options, scope):
         note = note or "as-select"
     elif any(column.type is None for column in made):
@@ -237,12 +238,15 @@ def _table_body(cursor: Cursor, scope: Scope, table: TableId, note: str | None) 
     return replace(created, columns=tuple(made), keys=keys, note=note, charset=charset)
 
 
-def _body_of_other(body: Cursor, scope: Scope, created: Effect, *, is_listed: bool) -> Effect | None:
-    """The new table if it is like another one or of a query; None if its own columns are listed in brackets (``is_listed``)."""
-    is_whole = scope.dialect == "mysql" or not is_listed or len(split(body.items)) == 1
+def _body_of_other(body: Cursor, scope: Scope, created: Effect, *, in_brackets: bool) -> Effect | None:
+    """The new table if it is like another one or of a query; None if its columns are listed, in brackets."""
+    is_whole = scope.dialect == "mysql" or not in_brackets or len(split(body.items)) == 1
     if is_whole and body.accept("LIKE"):
-        return replace(created, note=created.note or "like", to=scope.table(body))
-    if not is_listed or body.word() in ("SELECT", "WITH"):
+        other = scope.table(body)
+        # elsewhere keys, defaults and expressions stay behind, unless the statement says otherwise
+        is_copy = scope.dialect == "mysql" or (body.accept("INCLUDING", "ALL") and body.done)
+        return replace(created, note=created.note or "like", to=other if is_copy else None)
+    if not in_brackets or body.word() in ("SELECT", "WITH"):
         return replace(created, note=created.note or "as-select")
     return None
 
