@@ -517,13 +517,12 @@ def _emptied(word: str, cursor: Cursor, scope: Scope, table: TableId) -> Sequenc
     """Rows that vanish with a partition, or come with one, appear in no row message: only the operator can know them."""
     items = cursor.rest()
     note = f"{word} {_text(items)}"[:400]
-    found = [Effect("truncate_partition", table, note=note)]
     if word in ("ATTACH", "DETACH") and scope.dialect == "postgres":
         child = scope.table(Cursor(items[1:]), like=table)
         relation = "inherit" if word == "ATTACH" else "disinherit"
-        brought = child if word == "ATTACH" else None
-        found = [Effect("truncate_partition", table, to=brought, note=note)]
-        return [*found, Effect(relation, child, to=table, note="partition-of")]
+        emptied = Effect("truncate_partition", table, to=child if word == "ATTACH" else None, note=note)
+        return [emptied, Effect(relation, child, to=table, note="partition-of")]
+    found = [Effect("truncate_partition", table, note=note)]
     before = _OTHER_TABLE.get(word)
     places = [place for place, token in enumerate(items[:-1]) if token.word == before]
     if not places:

@@ -88,8 +88,9 @@ class Effect:
 
     ``to`` is the new column name, or the new table's identity.  For ``create_table``, ``columns`` and
     ``keys`` are the definition; ``note`` says ``like``, ``as-select``, ``partition-of`` or
-    ``if-not-exists``.  For ``truncate_partition``, ``note`` is the clause.  For ``add_primary_key``, ``keys``
-    are its columns in their order; there are none where an index gives them (``note`` says ``using-index``).
+    ``if-not-exists``.  For ``truncate_partition``, ``note`` is the clause, and ``to`` the table
+    whose rows it brings, if it names one.  For ``add_primary_key``, ``keys`` are its columns in their order; there are
+    none where an index gives them (``note`` says ``using-index``).
     For ``add_foreign_key``, ``note`` is what MySQL does to rows by it, which its binary log does not contain; ``keys`` are
     its columns, and ``made_of`` those of the table ``to`` to which they refer, if the statement names both.
     For ``drop_database``, ``table`` names the database, or its schema, alone.  ``guarded`` is True of a column that
