@@ -241,7 +241,7 @@ def tell(
 
     ``images`` says how the lane's dialect writes images before.
     """
-    ordered = sorted(happened, key=lambda happening: (happening.order, happening.batch))
+    ordered = sorted(happened, key=lambda told: (told.order, isinstance(told.event, Placed), told.batch))
     table = Table(mirror.keys, mirror.key_types, soft=mirror.soft)
     chain = Chain(table, mirror.logical_types, images)
     done: dict[int, list[Step]] = {}

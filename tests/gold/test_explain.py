@@ -81,6 +81,15 @@ def test_a_changed_key_has_two_effects() -> None:
     assert row is None
 
 
+def test_a_column_that_a_row_announces_is_filled_before_the_row() -> None:
+    """The story filled it after the row had given it a value."""
+    born = happening(1, 1, Op.INSERT, after={"no": "7", "name": "Ada"})
+    row = happening(2, 2, Op.UPDATE, after={"no": "7", "name": "Ada", "flag": "y"})
+    filled = Happening(SchemaStep(row.order, "add_column", "flag", default="x"), 2, "add_column")
+    events, _ = story_of(born, row, filled)
+    assert ["insert", "add_column", "update"] == [event.op for event in events]
+
+
 def test_table_events_count_from_the_rows_first_change() -> None:
     """A truncate years before the row was born is noise; one that cleared it is the whole story."""
     before = happening(1, 1, Op.TRUNCATE)
