@@ -161,7 +161,7 @@ class _Walk:
                         order, "add_column", name, default=effect.default, guarded=effect.guarded
                     )
             case "rename_column":
-                yield from self._revive(to, order)
+                yield from self._revive(to, order, but=name)
                 self.made.add(to)
                 yield SchemaStep(order, "rename_column", name, to)
                 yield from self._leave(effect, order)
@@ -285,11 +285,14 @@ class _Walk:
         for rename in recased(ring):
             yield from self._leave(rename, order)
 
-    def _revive(self, name: str, order: Any) -> Iterator[SchemaStep]:
-        """A former column leaves when its name is given again, in whatever letter case: a mirror cannot have both."""
+    def _revive(self, name: str, order: Any, *, but: str = "") -> Iterator[SchemaStep]:
+        """A former column leaves when its name is given again, in whatever letter case: a mirror cannot have both.
+
+        It stays if it is the column that gets the name (``but``): a statement that could not be read has made it again.
+        """
         is_respelt = self.subject.respells
         given = {old for old in self.stale if old == name or (is_respelt and folded(old) == folded(name))}
-        for former in sorted(given):
+        for former in sorted(given - {but}):
             self.stale.discard(former)
             yield SchemaStep(order, "drop_column", former)
 

@@ -115,6 +115,13 @@ def test_a_former_name_in_another_letter_case(texts: tuple[str, ...], expected: 
     assert "b" not in row
 
 
+def test_a_dropped_column_that_is_there_again_keeps_its_values() -> None:
+    """A statement between, which could not be read, made it again, and its new name in another letter case emptied it."""
+    texts = ("ALTER TABLE depot DROP COLUMN b", "ALTER TABLE depot RENAME COLUMN b TO B")
+    statements = [said(text, 5 + n) for n, text in enumerate(texts)]
+    assert "2" == folded(statements, {"A": "1", "b": "2"}, "lenient")["B"]
+
+
 def test_two_columns_that_differ_in_case_are_not_mixed_up() -> None:
     """Where both spellings exist, another spelling is neither of them."""
     both = Subject(DEPOT, "lenient", {"site": "string", "SITE": "string"})
