@@ -159,7 +159,7 @@ def of_mirrors(lake: Tables, ledger: Ledger, paths: Collection[str]) -> Iterator
 
 
 def refused(move: Move, error: LackingError) -> str:
-    """Why rows are not carried over, as a sentence behind what holds the mirror."""
+    """Why rows are not carried over: the sentence that follows what holds the mirror."""
     return f" The rows of {move.rows.tenures[-1].table} cannot be carried over: {error}."
 
 
