@@ -23,7 +23,7 @@ from ingest.gold.ledger import Ledger
 from ingest.gold.mirror_schema import Plan, decide
 from ingest.gold.planner import FoldPlan, budget, marking, whole_of, with_statements, work_of
 from ingest.gold.work import Books, Job, catch_up, jobs, open_books, routes_of, stated
-from ingest.lake import conditions, faults, mirrors, pauses, targets
+from ingest.lake import conditions, faults, lanes, mirrors, pauses, targets
 from ingest.lake.books import Line
 from ingest.lake.delta import NO_TABLE, Snapshot
 from ingest.lake.former_names import Move
@@ -143,14 +143,15 @@ def foresee(
     last = max((line.batch for line in more), default=known.last)
     books = replace(known.books, last=last, lines=more)
     logged = [*known.ledger.statements, *counting(statements, {})]
-    ledger = Ledger(resolved(sorted(logged, key=lambda statement: statement.order), books.lanes))
+    came = {line.table_id for line in lines if line.changes}
+    asked = lake if known.last else None
+    ledger = _ledger(asked, logged, books, came)
     sent: dict[LaneId, list[Mapping[str, Any]]] = {}
     for row in changes:
         lane = row["source"], TableId.of(row)
         sent.setdefault(lane, []).append(row)
     made = _of_jobs(pipeline, known, books, ledger, sent)
     held = {path for path, foreseen in made.items() if foreseen.action == HOLD}
-    came = {line.table_id for line in lines if line.changes}
     if lake is None or not held:
         return list(made.values())
     for move, paths in carried.of_mirrors(lake, ledger, held):
@@ -163,10 +164,25 @@ def foresee(
         last += 1
         books = replace(books, last=last, lines=[*books.lines, *rows.lines(last)])
         logged = [_landed(statement, move, last) for statement in logged]
-        ledger = Ledger(resolved(sorted(logged, key=lambda statement: statement.order), books.lanes))
+        ledger = _ledger(asked, logged, books, came)
         again = _of_jobs(pipeline, known, books, ledger, sent)
         made |= {path: _carrying(again[path], rows, came) for path in paths}
     return list(made.values())
+
+
+def _ledger(
+    lake: Tables | None, logged: Iterable[Statement], books: Books, came: Collection[TableId]
+) -> Ledger:
+    """The statements as a run would understand them; ``came`` are the tables with changes that are not decoded yet."""
+    ordered = sorted(logged, key=lambda statement: statement.order)
+    if lake is None:
+        return Ledger(resolved(ordered, books.lanes))
+    decoded = lanes.came_between(lake)
+
+    def came_between(source: str, table: TableId, *span: Any) -> bool:
+        return table in came or decoded(source, table, *span)
+
+    return Ledger(resolved(ordered, books.lanes, lanes.sent_columns(lake), came_between))
 
 
 def _of_jobs(
