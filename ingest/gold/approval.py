@@ -18,6 +18,7 @@ from ingest.lake.decisions import APPROVE, DISMISS, Decision
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
+from ingest.lake.resolve import hides_rows
 from ingest.lake.schemas import BOOKS
 from ingest.lake.tables import Tables
 
@@ -161,10 +162,10 @@ def approve_or_dismiss(lake: Lake, wanted: str, verb: str, reason: str) -> list[
 def refusal(entry: Listed, verb: str) -> str:
     """Why a statement cannot be approved or dismissed for a mirror; empty if it can."""
     what = f"Statement {entry.statement.id}"
-    if verb == APPROVE and any(effect.action == "truncate_partition" for effect in entry.statement.effects):
+    if verb == APPROVE and any(map(hides_rows, entry.statement.effects)):
         return (
             f"{what} cannot be approved: no message shows which rows of {entry.mirror} were in the partition; "
-            "load the table again, then dismiss the statement."
+            "dismiss the statement, and after the next run reconcile the mirror with its source."
         )
     if verb == APPROVE and entry.verdict.state == policy.LOGGED:
         return f"{what} does nothing: {entry.mirror} has on_schema_change: ignore."

@@ -202,9 +202,9 @@ def _holds(
             # columns that no statement announced hold a frozen mirror by themselves, below
             if verdict.state == HELD and not statement.is_announced and (statement.batch > applied or late):
                 typed = command("ddl", pipeline.file)
-                yield Hold(
-                    max(statement.batch, applied + 1), _explained(job, statement, verdict, typed), typed
-                )
+                exact = command("reconcile", pipeline.file, subject.table, "--repair")
+                why = _explained(job, statement, verdict, typed, exact)
+                yield Hold(max(statement.batch, applied + 1), why, typed)
         if job.rule.freezes:
             yield from _unannounced(job, subject, job.lines[name], declared_by(statements, subject))
 
@@ -219,11 +219,13 @@ def _whole_moves(hold: Hold, ledger: Ledger, lanes: Collection[LaneId], applied:
     return hold
 
 
-def _explained(job: Job, statement: Statement, verdict: Verdict, typed: str) -> str:
+def _explained(job: Job, statement: Statement, verdict: Verdict, typed: str, exact: str) -> str:
     text = statement.said
     shown = text if len(text) <= 200 else text[:199] + "…"
     verbs = "approve or dismiss" if verdict.approvable else "dismiss"
     way = ", and let the source send the table's rows again" if verdict.reload else ""
+    if not (verdict.approvable or way):
+        way = f", and after the next run make the mirror exact by `{exact}`"
     return (
         f"statement {statement.id} of batch {statement.batch} waits for a decision ({shown}): see `{typed}`, "
         f"then {verbs} it{way}; the changes of {job.table} from that batch on wait in silver."

@@ -2,7 +2,8 @@
 
 Rules that apply under every policy:
 
-- A TRUNCATE of a partition holds the mirror: no message says which rows were in it.
+- A partition that is emptied, detached or attached holds the mirror: no message says which rows are in it. One that has
+  sent no row since its CREATE is taken for empty when it is attached.
 - A table renamed to a mirror's name holds that mirror: the rows that the table had under its old name are in another
   mirror. If all of them are in silver, they are landed again under the new name (`ingest.gold.carried`), and the statement
   begins a new incarnation. The swap of an online schema tool, and a table known to be empty, are exceptions
@@ -13,7 +14,7 @@ Rules that apply under every policy:
   under the policy ``ignore`` such a statement holds the mirror.
 - A default that is not a literal leaves existing rows NULL, and the statement asks for the operator's attention.
 - A dismissed statement does nothing; an approved one does what the policy ``lenient`` would, or ``evolve`` if that is
-  the table's policy. A TRUNCATE of a partition cannot be approved.
+  the table's policy. What is done to the rows of a partition cannot be approved.
 """
 
 from __future__ import annotations
@@ -29,7 +30,17 @@ from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement, touched
 from ingest.lake.mirrors import Mirror, is_full_row
 from ingest.lake.names import folded
-from ingest.lake.resolve import CARRIED, DOUBTED, LEAVES_NAME, UNSEEN, is_pinned, leaves_open, renamed_into
+from ingest.lake.resolve import (
+    CARRIED,
+    DOUBTED,
+    EMPTY,
+    LEAVES_NAME,
+    UNSEEN,
+    hides_rows,
+    is_pinned,
+    leaves_open,
+    renamed_into,
+)
 
 HELD, NOTICED, APPLIED, LOGGED, DISMISSED = "held", "noticed", "applied", "logged", "dismissed"
 PARTLY = "partly"  # applied, but existing rows lack values that only the source knows
@@ -108,15 +119,17 @@ def judge(statement: Statement, subject: Subject) -> Verdict:
         does = (f"describes {subject.table}: gives its keys and columns, and changes no rows",)
     if statement.decided == DISMISS:
         return Verdict(DISMISSED, does)
-    approvable = not any(effect.action == "truncate_partition" for effect in effects)
+    approvable = not any(map(hides_rows, effects))
     reload = any(_leaves_out(effect, subject.table) for effect in effects)
     return Verdict(_state(statement, effects, subject), does, approvable, reload)
 
 
 def _leaves_out(effect: Effect, table: TableId) -> bool:
     """True if rows of the table, or their new values, are in no message of it."""
-    if effect.action in ("rename_table", "truncate_partition"):
-        return table == (effect.to if effect.action == "rename_table" else effect.table)
+    if effect.action == "rename_table":
+        return effect.to == table
+    if effect.action == "truncate_partition":  # no load removes the rows of one that is emptied
+        return effect.table == table and effect.other_table is not None
     values = ("add_column", "modify_column")
     return effect.action in values and effect.note != UNREAD and leaves_open(effect, table)
 
@@ -129,7 +142,7 @@ def _state(statement: Statement, effects: list[Effect], subject: Subject) -> str
     loses_identity = subject.keyless and is_late and not actions.isdisjoint({"drop_column", "rename_column"})
     # the first of these that holds
     cases = (
-        ("truncate_partition" in actions, HELD),
+        (any(map(hides_rows, effects)), HELD),
         (statement.decided == APPROVE, APPLIED),
         (DOUBTED in notes, HELD),
         (_takes_rows(effects, subject.table), HELD if subject.rows else LOGGED),
@@ -299,6 +312,9 @@ _WORDS: dict[tuple[str, str], str] = {
         "truncate_partition",
         "",
     ): "nothing: no message shows which rows of {effect.table} are deleted or inserted",
+    ("truncate_partition", EMPTY): (
+        "takes {effect.to} for empty, because it has sent no row: if its rows are not published, load them"
+    ),
     ("comment_column", ""): "nothing to the rows: a comment",
     ("add_primary_key", ""): "gives the key of {effect.table}",
     ("drop_primary_key", ""): "keeps the key of {effect.table} until a row or a statement names another",

@@ -14,9 +14,16 @@ from ingest.change import TableId
 from ingest.ddl import Effect
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement, touched
-from ingest.lake.resolve import DOUBTED, LEAVES_NAME, UNSEEN, Came, is_copy, leaves_open, renamed_into
-
-_UNFOLLOWED = ("truncate_partition", "unread")
+from ingest.lake.resolve import (
+    DOUBTED,
+    LEAVES_NAME,
+    UNSEEN,
+    Came,
+    hides_rows,
+    is_copy,
+    leaves_open,
+    renamed_into,
+)
 
 
 class Tenure(NamedTuple):
@@ -109,9 +116,10 @@ class _Names:
                 self._doubt(table, statement)
         elif effect.action == "truncate":
             self._give(table, FormerNames((Tenure(table, statement.order),)))
-        elif effect.action == "unread" and _is_approved(statement):
-            return
-        elif effect.action in _UNFOLLOWED or any(leaves_open(effect, name) for name in touched(effect)):
+        elif effect.action == "unread":
+            if not _is_approved(statement):
+                self._doubt(table, statement)
+        elif hides_rows(effect) or any(leaves_open(effect, name) for name in touched(effect)):
             self._doubt(table, statement)
 
     def _closed(self, table: TableId, place: str) -> FormerNames:

@@ -47,6 +47,7 @@ Came = Callable[..., bool]
 """Whether a table of a source may have sent rows between two places; with a time, rows that are not newer than that."""
 RESPELT = "respelt"  # note of a truncate whose change names the table in another letter case than the rows
 DOUBTED = "doubted"  # note of a create_table that may be of another table, whose name differs in letter case
+EMPTY = "empty"  # note of a truncate_partition: the table that becomes a partition has sent no row
 CARRIED = (
     "carried"  # note of a create_table: a table with rows has got the name, and they have come again under it
 )
@@ -76,7 +77,7 @@ def resolved(
         lanes: the source tables that have sent rows.
         sent: the columns of their rows; asked only where a copy that was created with columns replaces a table,
             where a CREATE names a table in another letter case, and for a MODIFY of a column that no statement has made.
-        came: asked only where a table is renamed whose name has rows, between its CREATE and the rename.
+        came: asked only where a table is renamed, or becomes a partition, whose name has rows: between its CREATE and that.
     """
     named: dict[str, _Names] = defaultdict(_Names)
     for source, table in lanes:
@@ -253,6 +254,11 @@ def leaves_open(effect: Effect, table: TableId) -> bool:
     return effect.action == "swap_table" and effect.note == UNSEEN
 
 
+def hides_rows(effect: Effect) -> bool:
+    """True if rows of a partition vanish or come, and no message says which they are."""
+    return effect.action == "truncate_partition" and effect.note != EMPTY
+
+
 def is_pinned(effect: Effect, declared: Mapping[str, str]) -> bool:
     """True if a statement gives a column a wider type than the pipeline file declares: the mirror keeps the declared one."""
     pinned = declared.get(effect.name)
@@ -401,8 +407,12 @@ class _Made:
             if effect.action == "rename_table" and (renamed := effect.other_table):
                 yield from self._renamed(effect, effect.table, renamed, statement)
                 continue
-            if effect.action == "truncate_partition" and self._is_empty(effect.other_table, statement):
-                continue  # a table without rows becomes a partition
+            if effect.action == "truncate_partition" and (partition := effect.other_table):
+                is_empty = self._is_empty(partition, statement)
+                self.created.pop(partition, None)  # from here on its rows may come under the other name
+                if is_empty:
+                    yield replace(effect, note=EMPTY)
+                    continue
             if effect.action in ("create_table", "drop_table"):
                 self._forget(effect.table)
             if effect.action == "create_table":
@@ -416,13 +426,16 @@ class _Made:
                 self._structure(spelt)
                 yield spelt
 
-    def _is_empty(self, table: TableId | None, statement: Statement) -> bool:
-        """True if a table has been created and has sent no row since, up to a statement."""
-        if table is None or table not in self.created or table in self.unread:
+    def _is_empty(self, table: TableId, statement: Statement) -> bool:
+        """True if a table has been created, as no partition, and has sent no row since, up to a statement."""
+        done: Sequence[Effect] = self.effects.get(table, ())
+        if table not in self.created or table in self.unread or done[0].note in ("as-select", "partition-of"):
             return False
-        done = self.effects.get(table, ())
-        is_plain = _is_created(done) and all(effect.action not in _BRING_ROWS for effect in done)
-        return is_plain and not self.came(statement.source, table, self.created[table], statement.order)
+        if any(effect.action in _BRING_ROWS for effect in done):
+            return False
+        # most partitions send no row under their own name, and `sent` asks for all of them at once
+        has_sent = table in self.names.exact or bool(self.sent(statement.source, table))
+        return not has_sent or not self.came(statement.source, table, self.created[table], statement.order)
 
     def _exchanging(self, statement: Statement) -> list[Effect]:
         """The effects; renames that exchange names are spelt all together, by the names from before the statement."""
@@ -567,7 +580,7 @@ class _Made:
         self.unread.discard(table)
 
 
-_BRING_ROWS = ("truncate_partition", "unread", "rename_table", "swap_table")
+_BRING_ROWS = ("truncate_partition", "unread", "rename_table", "swap_table")  # or may bring them
 
 
 def _is_created(done: Sequence[Effect]) -> bool:

@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ingest.errors import command
+from ingest.gold import approval
+from ingest.operate.dry_run import foresee
 from tests.schemas import Schemas
 
 if TYPE_CHECKING:
@@ -127,22 +130,48 @@ def test_a_child_that_was_let_go_is_left_alone(tmp_path: Path) -> None:
     assert [(1,), (2,)] == said.rows("s.leaf")
 
 
+ROOT = "CREATE TABLE s.root (id int PRIMARY KEY) PARTITION BY RANGE (id)"
+P2 = "CREATE TABLE s.p2 (LIKE s.root INCLUDING ALL)"
+ATTACH = "ALTER TABLE s.root ATTACH PARTITION s.p2 FOR VALUES FROM (10) TO (20)"
+
+
 @pytest.mark.parametrize("brings", [False, True])
 def test_an_attached_partition_brings_its_rows(tmp_path: Path, *, brings: bool) -> None:
     """Each new month of a partitioned table whose rows come under its own name held its mirror, although the table that
     becomes the partition was empty.
     """
-    said = Schemas(tmp_path).ddl("CREATE TABLE s.root (id int PRIMARY KEY) PARTITION BY RANGE (id)", "s.root")
-    said.row("s.root", id=1).run()
-    said.ddl("CREATE TABLE s.p2 (LIKE s.root INCLUDING ALL)", "s.p2")
+    said = Schemas(tmp_path).ddl(ROOT, "s.root").row("s.root", id=1).ddl(P2, "s.p2")
     if brings:
         said.row("s.p2", id=12)
-    said.ddl("ALTER TABLE s.root ATTACH PARTITION s.p2 FOR VALUES FROM (10) TO (20)", "s.root")
-    said.row("s.root", id=11).run()
-    assert [(1,), *([] if brings else [(11,)])] == said.rows("s.root")
+    said.run()
+    said.ddl(ATTACH, "s.root").row("s.root", id=11).run("bronze")
+    [planned] = [plan for plan in foresee(said.pipeline, None, 200)["tables"] if plan["table"] == "db.s.root"]
+    assert brings == (planned["action"] == "hold")
+    said.row("s.root", id=13).run()
+    assert [(1,), *([] if brings else [(11,), (13,)])] == said.rows("s.root")
     assert brings == (("s.root", "held") in said.states())
     [root] = [mirror for mirror in said.result.mirrors if mirror.mirror == "db.s.root"]
     assert brings == ("then dismiss it, and let the source send the table's rows again" in root.message)
+
+
+@pytest.mark.parametrize(
+    "made", [(P2, ATTACH), ("CREATE TABLE s.p2 PARTITION OF s.root FOR VALUES FROM (10) TO (20)",)]
+)
+def test_a_partition_that_comes_back_brings_its_rows(tmp_path: Path, made: tuple[str, ...]) -> None:
+    """They came under the name of the other table, so that it had sent none of its own, and was taken for empty."""
+    said = Schemas(tmp_path).ddl(ROOT, "s.root")
+    for text in made:
+        said.ddl(text, "s.root")
+    said.row("s.root", id=1).row("s.root", id=11).run()
+    assert [(1,), (11,)] == said.rows("s.root")
+    said.ddl("ALTER TABLE s.root DETACH PARTITION s.p2", "s.root").run()
+    [root] = [mirror for mirror in said.result.mirrors if mirror.mirror == "db.s.root"]
+    exact = command("reconcile", said.pipeline.file, "db.s.root", "--repair")
+    assert f"then dismiss it, and after the next run make the mirror exact by `{exact}`" in root.message
+    [detached] = [entry.statement for entry in approval.listed(said.lake) if entry.state == "held"]
+    approval.approve_or_dismiss(said.lake, detached.id, "dismiss", "repaired")
+    said.ddl(ATTACH, "s.root").run()
+    assert [ATTACH] == [entry.statement.text for entry in approval.listed(said.lake) if entry.state == "held"]
 
 
 def test_partitions_are_dropped_with_their_table(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from ingest.ddl import UNREAD, Effect
 from ingest.lake.logged_statements import Statement
 from ingest.lake.resolve import (
     DOUBTED,
+    EMPTY,
     UNSEEN,
     SentColumn,
     empties,
@@ -479,3 +480,17 @@ def test_names_that_a_copy_exchanged_are_those_of_the_table() -> None:
     made = resolved(statements, [("src", depot)], lambda _source, of: rows if of == depot else {})
     renames = [effect for effect in made[-1].effects if effect.action == "rename_column"]
     assert {("x", "Y"), ("y", "X")} == {(rename.column, rename.to) for rename in renames}
+
+
+def test_of_a_partition_that_has_sent_no_row_none_are_counted() -> None:
+    """Each partition that was ever attached cost a query over all changes, at each reading of the ledger."""
+    texts = ("CREATE TABLE part (LIKE root)", "ALTER TABLE root ATTACH PARTITION part DEFAULT")
+    statements = [
+        replace(statement, effects=ddl.effects(statement.text, "postgres", "db", "s").effects)
+        for statement in said(*texts)
+    ]
+    root = TableId("db", "s", "root")
+    made = resolved(statements, [("src", root)], came=lambda *_span: pytest.fail("rows are counted"))
+    assert [("truncate_partition", root, EMPTY)] == [
+        (effect.action, effect.table, effect.note) for effect in made[-1].effects
+    ]
