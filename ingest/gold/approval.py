@@ -95,8 +95,7 @@ def _as_folded(entry: Listed, record: tuple[str, tuple[str, ...]] | None) -> Lis
     if record is None or not entry.folded:
         return entry
     state, does = record
-    asks = {policy.APPLIED: (policy.HELD, policy.NOTICED), policy.LOGGED: (policy.HELD,)}.get(state, ())
-    if entry.verdict.state in asks:
+    if entry.verdict.state in policy.ASKS_AGAIN.get(state, ()):
         return entry
     return replace(entry, verdict=Verdict(entry.verdict.state if entry.statement.decided else state, does))
 
@@ -168,7 +167,7 @@ def refusal(entry: Listed, verb: str) -> str:
             "dismiss the statement, and after the next run reconcile the mirror with its source."
         )
     if verb == APPROVE and entry.verdict.state == policy.LOGGED:
-        return f"{what} does nothing: {entry.mirror} has on_schema_change: ignore."
+        return f"{what} does nothing to {entry.mirror}, which has on_schema_change: ignore, or no rows yet."
     settled = {APPROVE: policy.DISMISSED, DISMISS: policy.APPLIED}[verb]
     if entry.folded and entry.verdict.state == settled:
         return f"{what} is {entry.verdict.state} and {entry.mirror} is past batch {entry.statement.batch}: what is done stays."

@@ -44,6 +44,8 @@ from ingest.lake.resolve import (
 
 HELD, NOTICED, APPLIED, LOGGED, DISMISSED = "held", "noticed", "applied", "logged", "dismissed"
 PARTLY = "partly"  # applied, but existing rows lack values that only the source knows
+ASKS_AGAIN = {APPLIED: (HELD, NOTICED), LOGGED: (HELD,)}
+"""What a folded statement may ask, by what it did: rows that have come since show that it needed a decision."""
 
 
 @dataclass(frozen=True, slots=True)

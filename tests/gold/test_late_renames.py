@@ -9,7 +9,7 @@ import pytest
 
 from ingest.config.model import MadeColumn, TableRule
 from ingest.fold import DELETED, DELETED_AT
-from ingest.gold.approval import approve_or_dismiss, listed
+from ingest.gold.approval import approve_or_dismiss, listed, refusal
 from ingest.gold.rebuild import rebuild
 from ingest.run import Warm
 from tests.gold.depot import Depot
@@ -111,6 +111,8 @@ def test_a_chain_of_names(yard: Yard) -> None:
     yard.stated(250, last).run()
     yard.inserted("hall", 110, 1).run()
     assert {("yard.annex", RENAME)} == yard.pending()
+    [logged] = [entry for entry in listed(yard.lake()) if entry.mirror == "yard.attic" and not entry.pending]
+    assert "which has on_schema_change: ignore, or no rows yet" in refusal(logged, "approve")
     assert ("done", "") == yard.inserted("attic", 260, 2).run()
     assert [1, 2] == yard.keys("attic")
 
