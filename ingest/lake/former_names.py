@@ -16,6 +16,7 @@ from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement, touched
 from ingest.lake.resolve import (
     DOUBTED,
+    EMPTY,
     LEAVES_NAME,
     UNSEEN,
     Came,
@@ -66,6 +67,8 @@ class _Names:
     renamed: Collection[TableId]  # the tables whose rows some statement moves
     tables: dict[TableId, FormerNames] = field(default_factory=dict)
     gone: set[TableId] = field(default_factory=set)
+    # the ATTACH of each table that became a partition without a row of its own
+    attached: dict[TableId, Statement] = field(default_factory=dict)
 
     def of(self, table: TableId) -> FormerNames:
         return self.tables.get(table) or FormerNames((Tenure(table),))
@@ -77,6 +80,7 @@ class _Names:
             self._doubt(table, statement)
         for effect in statement.effects:
             if effect.action == "rename_table" and (to := effect.other_table) is not None:
+                self._doubt_partition(effect.table, statement)
                 rows = self._closed(effect.table, statement.order)
                 if renamed_into(effect, to):
                     yield Move(statement, to, rows)
@@ -119,8 +123,16 @@ class _Names:
         elif effect.action == "unread":
             if not _is_approved(statement):
                 self._doubt(table, statement)
+        elif effect.note == EMPTY and (partition := effect.other_table):
+            self.attached[partition] = statement
         elif hides_rows(effect) or any(leaves_open(effect, name) for name in touched(effect)):
             self._doubt(table, statement)
+
+    def _doubt_partition(self, table: TableId, statement: Statement) -> None:
+        """Doubt a former partition: without a row of its own since its ATTACH, they have come under the other name."""
+        attached = self.attached.pop(table, None)
+        if attached and not self.came(self.source, table, attached.order, statement.order):
+            self._doubt(table, attached)
 
     def _closed(self, table: TableId, place: str) -> FormerNames:
         rows = self.of(table)
@@ -132,6 +144,7 @@ class _Names:
 
     def _leave(self, table: TableId) -> None:
         self.tables.pop(table, None)
+        self.attached.pop(table, None)
         self.gone.add(table)
 
     def _doubt(self, table: TableId, statement: Statement) -> None:

@@ -409,7 +409,7 @@ class _Made:
                 continue
             if effect.action == "truncate_partition" and (partition := effect.other_table):
                 is_empty = self._is_empty(partition, statement)
-                self.created.pop(partition, None)  # from here on its rows may come under the other name
+                self._forget(partition)  # from here on its rows may come under the other name
                 if is_empty:
                     yield replace(effect, note=EMPTY)
                     continue

@@ -174,6 +174,16 @@ def test_a_partition_that_comes_back_brings_its_rows(tmp_path: Path, made: tuple
     assert [ATTACH] == [entry.statement.text for entry in approval.listed(said.lake) if entry.state == "held"]
 
 
+def test_a_partition_that_gets_another_name_takes_rows_along(tmp_path: Path) -> None:
+    """It had sent no row under its own name, and the mirror of the new one began without them, and without a word."""
+    said = Schemas(tmp_path).ddl(ROOT, "s.root").ddl(P2, "s.p2").ddl(ATTACH, "s.root").row("s.root", id=11)
+    said.run()
+    said.ddl("ALTER TABLE s.p2 RENAME TO old", "s.p2").row("s.old", id=12)
+    assert "held" == said.run()["s.old"]
+    [old] = [mirror for mirror in said.result.mirrors if mirror.mirror == "db.s.old"]
+    assert f"The rows of db.s.p2 cannot be carried over: no message shows what {ATTACH!r} did" in old.message
+
+
 def test_partitions_are_dropped_with_their_table(tmp_path: Path) -> None:
     """A leaf that is created again begins empty only if its DROP is known."""
     said = Schemas(tmp_path).ddl("CREATE TABLE s.root (id int PRIMARY KEY)", "s.root")
