@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+SPLIT = "split-message"  # the reject code of a part that is not put together with the others
+
 
 class MessagePart(NamedTuple):
     """One part: its number among all, counted from 0, how many there are, and its bytes."""
