@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from ingest.change import ROW_OPS, Message
+from ingest.decoding.split import SPLIT
 from ingest.erase.plan import Erasure, batched
 from ingest.errors import IngestError, command
 from ingest.lake import duck, sealing
@@ -22,7 +23,7 @@ from ingest.silver import split_lookup
 from ingest.silver.lift import Lifting, SourceDecoder
 from ingest.silver.messages import Messages
 from ingest.silver.registry import schemas
-from ingest.silver.split_messages import PartSpot, Wholes
+from ingest.silver.split_messages import Spot, Wholes
 
 GONE = "(erased)"
 SEALED = "sealed"  # a row's bytes as bronze has them, next to what they were sealed from
@@ -41,11 +42,13 @@ def replaced(lake: Lake, erasure: Erasure) -> list[tuple[Any, ...]]:
                 (change.row, change.order_key)
             )
     going: list[tuple[Any, ...]] = []
+    replayed_in: set[int] = set()
     replays = _rows_at(lake, REPLAY, wanted)
     for row in replays:
         replayed = json.loads(row["value"])
         how = wanted[_place(row)]
         if row["batch"] in how:
+            replayed_in.add(row["batch"])
             how.setdefault(replayed["batch"], set()).update(how[row["batch"]])
             replayed["reject"] = replayed.get("reject", {}) | {"detail": GONE}
             value = json.dumps(replayed, ensure_ascii=False).encode()
@@ -60,13 +63,23 @@ def replaced(lake: Lake, erasure: Erasure) -> list[tuple[Any, ...]]:
     secret = Barriers(erasure.secret)
     batches = {row["batch"] for row in rows}
     decoders = _decoders(lake, secret, keys, {row["source"] for row in rows}, batches)
-    wholes = split_lookup.wholes_of(lake, batches, keys)
+    wholes = split_lookup.wholes_of(lake, batches | _with_parts(lake, replayed_in), keys)
     for row in rows:
         numbers = {number for number, _ in wanted[_place(row)][row["batch"]]}
         if (new := replacement(decoders[row["source"]], secret, in_full(wholes, row), numbers)) is not None:
             going.append(message_row(keys, row, *new))
             going += without_parts(lake, keys, secret, wholes, row, new[0])
     return going
+
+
+def _with_parts(lake: Tables, replays: set[int]) -> set[int]:
+    """The batches of the parts that some batches have replayed: a message of theirs may begin in one and end in another."""
+    rows = lake.ask(
+        f"SELECT DISTINCT CAST(json_extract_string(decode(value), '$.batch') AS BIGINT) AS batch FROM {{bronze.{REPLAY}}} "
+        f"WHERE batch IN ({', '.join(map(str, replays)) or 'NULL'}) "
+        f"AND json_extract_string(decode(value), '$.reject.reason') = {duck.text(SPLIT)}"
+    )
+    return {row["batch"] for row in rows}
 
 
 def in_full(wholes: Wholes, row: Row) -> Row:
@@ -84,8 +97,8 @@ def without_parts(
             yield message_row(keys, opened(keys, other), *secret.replacement(left_of(replaced).table, 0, []))
 
 
-def _spot(row: Row) -> PartSpot:
-    return PartSpot(*(row[name] for name in PartSpot._fields))
+def _spot(row: Row) -> Spot:
+    return Spot(*(row[name] for name in Spot._fields))
 
 
 def opened(keys: Opener, row: Row) -> Row:

@@ -26,7 +26,7 @@ from ingest import types, values
 from ingest.change import Change, Hints, Image, Message, Op, TableId
 from ingest.decoding import converters, database_kinds, protobuf, rows
 from ingest.decoding.flat_messages import mysql_types
-from ingest.decoding.split import MessagePart
+from ingest.decoding.split import SPLIT, MessagePart
 from ingest.errors import Undecodable, counted
 from ingest.formats import About, SharedEvidence
 from ingest.images_before import ImagesBefore
@@ -43,7 +43,10 @@ ABOUT = About(
     types="originalType of each column, as its database declares it",
     images="full, before and after (columns that were not sent are missing)",
     ddl="sql",
-    losses=("There is no full load: the subscription begins with the changes of its day.",),
+    losses=(
+        "There is no full load: the subscription begins with the changes of its day.",
+        "Parts of an event that is larger than a Kafka message are set aside where two batches or two files have them: a replay joins those of batches.",
+    ),
     options={
         "timezone": "zone of TIMESTAMP texts that name none (default UTC)",
         "order_by": "sequence (default), arrival or event_time",
@@ -77,10 +80,10 @@ def parse(message: Message, hints: Hints) -> list[Change]:
     envelope = _envelope(message.value)
     if envelope.total > 1:
         raise Undecodable(
-            "split-message",
+            SPLIT,
             f"part {envelope.index + 1} of {envelope.total} of an event that does not fit one message, whose other parts are not "
-            "all here: the run that reads its last part closes this; if that never comes, take the rows from the database "
-            "(`ingest reconcile FILE --repair`)",
+            "all in this batch: when they have come, `ingest replay FILE` puts them together; if the service has sent the event again, "
+            "dismiss this; if parts never come, take the rows from the database (`ingest reconcile FILE --repair`)",
         )
     changes: list[Change] = []
     for entry in _entries(envelope):

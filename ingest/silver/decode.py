@@ -123,9 +123,9 @@ def _write_changes(
     frame = messages.frame()
     if moved:
         both = Messages(lake, lambda: frame.unionByName(replay.messages(lake)))
-        changes = replay.decoded(lake, frame, todo, moved, _lifting(lake, both), lifted)
+        changes = replay.decoded(lake, frame, todo, moved, lifting(lake, both), lifted)
     else:
-        changes = lifted(frame, _lifting(lake, messages))
+        changes = lifted(frame, lifting(lake, messages))
     if cleared.num_rows:
         changes = changes.unionByName(lake.spark.createDataFrame(cleared, CHANGES.columns).coalesce(1))
     with paced(lake.spark, count):
@@ -134,15 +134,8 @@ def _write_changes(
 
 def _lifted_files(lake: Lake, messages: Messages, layout: Layout) -> list[Added]:
     """New files of ``changes`` from messages, which are not committed."""
-    report = messages.through(lift_to_files(_lifting(lake, messages), layout), FILES)
+    report = messages.through(lift_to_files(lifting(lake, messages), layout), FILES)
     return [Added.from_json(row["file"]) for row in report]
-
-
-def _lifting(lake: Lake, messages: Messages) -> Lifting:
-    """The same as `lifting`; rejects that it ends are closed."""
-    how = lifting(lake, messages)
-    split_lookup.close(lake, how.wholes.closed)
-    return how
 
 
 def lifting(lake: Lake, messages: Messages) -> Lifting:

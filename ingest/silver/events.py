@@ -16,8 +16,9 @@ from ingest.lake.lake import Lake
 from ingest.lake.schemas import BOOKS, BRONZE
 from ingest.lake.tables import Tables
 from ingest.silver.anchors import EVENT, FOUND, Event, event_rows, rows_before, stream_of
-from ingest.silver.lift import Lifting, Spot
+from ingest.silver.lift import Lifting
 from ingest.silver.messages import WANTED, Messages
+from ingest.silver.split_messages import Spot
 
 _FALLBACK = 5  # batches to look back if the books do not say which
 

@@ -34,21 +34,11 @@ from ingest.lake.starts import Starts, parted
 from ingest.order import AFTER_ITS_ROW, arrival_key, arrival_keys, order_keys, order_keys_of_columns
 from ingest.silver import change_rows, tally
 from ingest.silver.restarts import Restarts
-from ingest.silver.split_messages import READ_WITH_LAST, Wholes, of_batches, parts_in, splitting
+from ingest.silver.split_messages import READ_WITH_LAST, Spot, Wholes, parts_in, put_together, splitting
 
 DECODER = "1"  # incremented whenever a parser's result for some message changes
 OVERSIZE = "ingest.oversize"  # header that bronze sets on a record too large to land
 INPUT = ("batch", "source", "topic", "partition", "offset", "key", "value", "headers")
-
-
-class Spot(NamedTuple):
-    """Where a message lies in bronze."""
-
-    source: str
-    topic: str
-    partition: int
-    batch: int
-    offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +50,7 @@ class Lifting:
     and epoch are changes at their positions. ``batch`` replaces the number
     of the bronze rows on a replay, whose rows keep the arrival of their own bytes. ``schemas`` has the schemas by id of
     each source with a registry. ``opener`` has the data keys of sealed messages, ``barriers`` say which rows were
-    erased. ``wholes`` has the messages that parts are put together to, as far as tasks or batches separate them.
+    erased. ``wholes`` has the messages that parts are put together to, as far as tasks or, in a replay, batches separate them.
     """
 
     pipeline: Pipeline
@@ -388,7 +378,7 @@ class SourceDecoder:
         if self.splitting is None:
             return {}
         parts = parts_in(bronze, self.splitting.part)
-        here = of_batches(list(parts.values()), self.splitting.joined)
+        here = put_together(dict(parts.values()), self.splitting.joined).read
         read = {at: self.wholes.get(spot, here.get(spot)) for at, (spot, _) in parts.items()}
         return {at: whole for at, whole in read.items() if whole is not None}
 

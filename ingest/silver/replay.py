@@ -9,7 +9,7 @@ what the new one decodes.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -22,8 +22,11 @@ from ingest.lake.books import Line
 from ingest.lake.lake import Lake
 from ingest.lake.rejects import PLACE, REPLAY, groups, still_open
 from ingest.lake.schemas import BRONZE, REJECTS
+from ingest.lake.tables import Row
+from ingest.silver import split_lookup
 from ingest.silver.lift import Lifting
 from ingest.silver.messages import Messages
+from ingest.silver.split_messages import Spot
 
 BRONZE_STAGE = "bronze"
 Lift = Callable[[DataFrame, Lifting], DataFrame]
@@ -97,9 +100,9 @@ def decoded(
         olds = replays.where(replayed_batch().isin(sorted({replay.old for replay in refused})))
         parts.append(_refusals(olds, hide=lake.pipeline.masks))
     for batch in sorted({replay.batch for replay in wanted}):
-        parts.append(
-            lift(_bytes(lake, replays.where(F.col("batch") == batch)), replace(lifting, batch=batch))
-        )
+        again = _bytes(lake, replays.where(F.col("batch") == batch))
+        wholes = split_lookup.wholes_of_replay(lake, again, lifting.opener)
+        parts.append(lift(again, replace(lifting, batch=batch, wholes=wholes)))
     lines = [(replay.batch, replay.line()) for replay in wanted] + [
         (replay.old, replay.refusals()) for replay in refused
     ]
@@ -169,20 +172,29 @@ def appoint(
         kept = lake.read(BRONZE.name).where(F.col("kind") == "message")
         rows = kept.join(F.broadcast(places.select(*PLACE, "batch")), [*PLACE, "batch"], "left_semi")
         sealing.refuse_unreadable_rows(sealing.opener(lake), rows)
-        still = (
-            lift(rows, lifting(lake, Messages(lake, lambda: rows)))
-            .where(F.col("kind") == "reject")
-            .select(*PLACE, "batch")
-        )
+        how = lifting(lake, Messages(lake, lambda: rows))
+        how = replace(how, wholes=split_lookup.wholes_of_replay(lake, rows, how.opener))
+        still = lift(rows, how).where(F.col("kind") == "reject").select(*PLACE, "batch")
         appointed = places.join(rows.select(*PLACE, "batch").distinct(), [*PLACE, "batch"], "left_semi")
-        ready = appointed.join(still, [*PLACE, "batch"], "left_anti").collect()
+        decodable = appointed.join(still, [*PLACE, "batch"], "left_anti").collect()
+        ready = _complete([row.asDict() for row in decodable], how.wholes.others)
     finally:
         places.unpersist()
     if not ready:
         return None, 0, count
     batch = max(0, lake.progress(BRONZE_STAGE, BRONZE.name)) + 1
-    lake.append(_appointed(lake, [row.asDict() for row in ready], batch), BRONZE, BRONZE_STAGE, batch)
+    lake.append(_appointed(lake, ready, batch), BRONZE, BRONZE_STAGE, batch)
     return batch, len(ready), count - len(ready)
+
+
+def _complete(ready: Sequence[Row], others: Mapping[Spot, Sequence[Spot]]) -> list[Row]:
+    """Rejects without the parts of messages of which a part is in another batch and is not among them."""
+    rows = {Spot(*(row[name] for name in Spot._fields)): row for row in ready}
+    for last, parts in others.items():
+        if not {last, *(part for part in parts if part.batch != last.batch)} <= rows.keys():
+            for spot in (last, *parts):
+                rows.pop(spot, None)
+    return list(rows.values())
 
 
 def _appointed(lake: Lake, rows: Sequence[dict[str, object]], batch: int) -> DataFrame:

@@ -2,77 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from pyspark.sql import DataFrame
+
 from ingest.decoding.split import MessagePart
-from ingest.lake import rejects
 from ingest.lake.envelope import Opener
 from ingest.lake.lake import Lake
 from ingest.silver.messages import Messages, of_batches
-from ingest.silver.split_messages import ROWS, PartSpot, Placed, Wholes, part_rows, put_together, splitting
-
-REACH = 64  # batches before the ones to decode in which the first part of a message may have come
+from ingest.silver.split_messages import ROWS, Spot, Wholes, part_rows, put_together, splitting
 
 
-def wholes(lake: Lake, messages: Messages, opener: Opener, *, every: bool = False) -> Wholes:
-    """What the parts among messages become that are not put together where they are decoded; with ``every`` what all become."""
-    sources = {source.name: source.format for source in lake.pipeline.sources if splitting(source.format)}
-    if not sources:
-        return Wholes()
-    every = every or messages.pieces is None  # Spark may read them in other portions the next time
-    parts = _placed(messages.through(part_rows(opener.opened, sources, every=every), ROWS))
-    first = min((spot.batch for spot in parts), default=0)
-    if first > 1 and (begun := _topics_begun_before(parts)):
-        earlier = of_batches(lake, (max(1, first - REACH), first - 1), messages.cores)
-        parts |= _placed(earlier.through(part_rows(opener.opened, sources, begun, every=every), ROWS))
-    return _union(
-        put_together([placed for placed in parts.items() if placed[0].source == name], module.joined)
-        for name, format_name in sources.items()
-        if (module := splitting(format_name)) is not None
-    )
+def wholes(lake: Lake, messages: Messages, opener: Opener) -> Wholes:
+    """What the parts among messages of whole batches become that are not put together where they are decoded."""
+    every = messages.pieces is None  # Spark may read them in other portions the next time
+    return _put_together(lake, _part_rows(lake, messages, opener, every=every))
 
 
 def wholes_of(lake: Lake, batches: Iterable[int], opener: Opener) -> Wholes:
-    """What all parts of some batches become, whose messages may begin in batches before them."""
-    if not any(splitting(source.format) for source in lake.pipeline.sources):
+    """What all parts of some batches become, also of messages that only these batches have separated."""
+    if not _formats(lake):
         return Wholes()
-    return _union(
-        wholes(lake, of_batches(lake, (batch, batch), 1), opener, every=True) for batch in sorted(batches)
-    )
+    several = (of_batches(lake, (batch, batch), 1) for batch in sorted(batches))
+    rows = (row for messages in several for row in _part_rows(lake, messages, opener, every=True))
+    return _put_together(lake, rows, over_batches=True)
 
 
-def _union(several: Iterable[Wholes]) -> Wholes:
-    read: dict[PartSpot, bytes] = {}
-    closed: list[PartSpot] = []
-    others: dict[PartSpot, tuple[PartSpot, ...]] = {}
-    for each in several:
-        read |= each.read
-        closed += each.closed
-        others |= each.others
-    return Wholes(read, tuple(closed), others)
+def wholes_of_replay(lake: Lake, rows: DataFrame, opener: Opener) -> Wholes:
+    """What the parts among replayed messages of bronze become, together with those of their batches, which need not be replayed."""
+    parts = _part_rows(lake, Messages(lake, lambda: rows), opener, every=True)
+    return wholes_of(lake, {row["batch"] for row in parts}, opener)
 
 
-def _placed(rows: Iterable[Mapping[str, Any]]) -> dict[PartSpot, MessagePart | None]:
-    return {
-        PartSpot(*(row[name] for name in PartSpot._fields)): (
+def _formats(lake: Lake) -> dict[str, str]:
+    """The format of each source that may send parts."""
+    return {source.name: source.format for source in lake.pipeline.sources if splitting(source.format)}
+
+
+def _part_rows(lake: Lake, messages: Messages, opener: Opener, *, every: bool) -> Iterator[Mapping[str, Any]]:
+    if sources := _formats(lake):
+        yield from messages.through(part_rows(opener.opened, sources, every=every), ROWS)
+
+
+def _put_together(lake: Lake, rows: Iterable[Mapping[str, Any]], *, over_batches: bool = False) -> Wholes:
+    parts: dict[str, dict[Spot, MessagePart | None]] = {}
+    for row in rows:
+        spot = Spot(*(row[name] for name in Spot._fields))
+        parts.setdefault(spot.source, {})[spot] = (
             None if row["data"] is None else MessagePart(row["number"], row["total"], bytes(row["data"]))
         )
-        for row in rows
-    }
-
-
-def _topics_begun_before(parts: Mapping[PartSpot, MessagePart | None]) -> set[str]:
-    """The topics in which the first part that was read is not the first one of its message."""
-    ordered: list[Placed] = sorted(parts.items(), key=lambda placed: placed[0])
-    firsts = (next(of_stream) for _, of_stream in groupby(ordered, key=lambda placed: placed[0][:3]))
-    return {spot.topic for spot, part in firsts if part is not None and part.number}
-
-
-def close(lake: Lake, parts: Sequence[PartSpot]) -> None:
-    """Close the rejects of parts that are read with a last one of a later batch."""
-    if parts and not lake.shadow:
-        none = dict.fromkeys(("database", "schema", "table", "key", "column", "raw"))
-        rows = [{**none, **spot._asdict(), "kind": "message", "reason": "split-message"} for spot in parts]
-        rejects.dismiss(lake, rows, "read with the last part of their message")
+    read: dict[Spot, bytes] = {}
+    others: dict[Spot, tuple[Spot, ...]] = {}
+    for name, format_name in _formats(lake).items():
+        module = splitting(format_name)
+        if module is not None and name in parts:
+            done = put_together(parts[name], module.joined, over_batches=over_batches)
+            read |= done.read
+            others |= done.others
+    return Wholes(read, others)

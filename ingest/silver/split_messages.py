@@ -1,18 +1,15 @@
 """Messages that are parts of one: put together again, and read as one with the last of them.
 
 A service that may send no larger messages cuts one into parts, which it sends one after the other (a format's ``part`` and
-``joined``). What they hold is read at the place of the last part; the others of its batch are marks. A part whose rest has not
-come in its batch is a reject, whatever came later, so that every rebuild says the same; the run that reads its rest closes it
-(`ingest.silver.split_lookup`). Parts are put together where they are decoded, but for those that tasks or batches have separated.
+``joined``). What they hold is read at the place of the last part; the others are marks. Parts are put together within a batch, so
+that every rebuild says the same; the parts of a message that batches have separated are rejects, which a replay puts together.
 
 This half runs in Python workers and imports no Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -45,8 +42,8 @@ class Splitting(Protocol):
         """A whole message of the data of its parts."""
 
 
-class PartSpot(NamedTuple):
-    """Where a part lies in bronze; parts of one source, topic and partition arrive in the order of batch and offset."""
+class Spot(NamedTuple):
+    """Where a message lies in bronze; those of one source, topic and partition arrive in the order of batch and offset."""
 
     source: str
     topic: str
@@ -58,13 +55,11 @@ class PartSpot(NamedTuple):
 class Wholes(NamedTuple):
     """What parts became: by the place of the last one the whole message, by that of another `READ_WITH_LAST`.
 
-    ``closed`` are parts of earlier batches that were rejects until the last one came, ``others`` those that each last one
-    completes.
+    ``others`` has the places of a message's other parts by that of its last one.
     """
 
-    read: Mapping[PartSpot, bytes] = {}
-    closed: tuple[PartSpot, ...] = ()
-    others: Mapping[PartSpot, tuple[PartSpot, ...]] = {}
+    read: Mapping[Spot, bytes] = {}
+    others: Mapping[Spot, tuple[Spot, ...]] = {}
 
 
 def splitting(name: str) -> Splitting | None:
@@ -73,79 +68,45 @@ def splitting(name: str) -> Splitting | None:
     return module if hasattr(module, "part") else None
 
 
-@dataclass(slots=True)
-class _Stream:
-    """The parts of one stream, as they arrive."""
+def put_together(
+    parts: Mapping[Spot, MessagePart | None],
+    joined: Callable[[Sequence[bytes]], bytes],
+    *,
+    over_batches: bool = False,
+) -> Wholes:
+    """What the parts of one format become; None is a message that was put together elsewhere, over which no other goes on.
 
-    waiting: list[tuple[PartSpot, MessagePart]] = field(default_factory=list)
-    broken_off: list[tuple[PartSpot, MessagePart]] = field(default_factory=list)  # maybe they are sent again
-
-    def take(self, spot: PartSpot, part: MessagePart) -> list[tuple[PartSpot, MessagePart]]:
-        """Take the next part; all parts of its message if it is the last one, after those of it that had come before."""
-        if part.number == 0:
-            self.broken_off += self.waiting
-            self.waiting = []
-        elif len(self.waiting) != part.number or self.waiting[0][1].total != part.total:
-            self.waiting = []
-            return []
-        self.waiting.append((spot, part))
-        if sum(len(each.data) for _, each in self.waiting) > LARGEST:
-            self.waiting = []
-        if len(self.waiting) < part.total:
-            return []
-        whole = self.waiting
-        again = [
-            (place, each)
-            for place, each in self.broken_off
-            if whole[each.number : each.number + 1] and whole[each.number][1] == each
-        ]
-        self.waiting, self.broken_off = [], []
-        return again + whole
-
-
-Placed = tuple[PartSpot, MessagePart | None]
-"""A part and its place; None for a message that was put together elsewhere, over which no other goes on."""
-
-
-def put_together(parts: Iterable[Placed], joined: Callable[[Sequence[bytes]], bytes]) -> Wholes:
-    """What the parts of one format become."""
-    read: dict[PartSpot, bytes] = {}
-    closed: list[PartSpot] = []
-    others: dict[PartSpot, tuple[PartSpot, ...]] = {}
-    ordered = sorted(parts, key=lambda placed: placed[0])
-    for _, of_stream in groupby(ordered, key=lambda placed: placed[0][:3]):
-        stream = _Stream()
-        for spot, part in of_stream:
-            if part is None:
-                stream = _Stream()
-                continue
-            taken = stream.take(spot, part)
-            for place, _ in taken[:-1]:
-                if place.batch == spot.batch:
-                    read[place] = READ_WITH_LAST
-                else:
-                    closed.append(place)
-            if taken:
-                others[spot] = tuple(place for place, _ in taken[:-1])
-                read[spot] = joined([each.data for _, each in taken[-part.total :]])
-    return Wholes(read, tuple(closed), others)
-
-
-def of_batches(
-    parts: Sequence[Placed], joined: Callable[[Sequence[bytes]], bytes]
-) -> Mapping[PartSpot, bytes]:
-    """What the parts become of which each batch has the whole message; others may need what another task reads."""
-    read: dict[PartSpot, bytes] = {}
-    for _, of_batch in groupby(
-        sorted(parts, key=lambda placed: placed[0][3]), key=lambda placed: placed[0][3]
-    ):
-        read |= put_together(of_batch, joined).read
-    return read
+    A part that comes twice, and parts that are broken off, become nothing.
+    """
+    read: dict[Spot, bytes] = {}
+    others: dict[Spot, tuple[Spot, ...]] = {}
+    stream: tuple[object, ...] = ()
+    waiting: list[tuple[Spot, MessagePart]] = []
+    size = 0
+    for spot, part in sorted(parts.items(), key=lambda placed: placed[0]):
+        of_stream = spot[:3] if over_batches else spot[:4]
+        if of_stream != stream or part is None or part.number == 0:
+            stream, waiting, size = of_stream, [], 0
+        if part is None or (waiting and part == waiting[-1][1]):
+            continue
+        if part.number != len(waiting) or (waiting and part.total != waiting[0][1].total):
+            waiting = []
+            continue
+        waiting.append((spot, part))
+        size += len(part.data)
+        if size > LARGEST:
+            waiting = []
+        elif len(waiting) == part.total:
+            others[spot] = tuple(place for place, _ in waiting[:-1])
+            read |= dict.fromkeys(others[spot], READ_WITH_LAST)
+            read[spot] = joined([each.data for _, each in waiting])
+            waiting = []
+    return Wholes(read, others)
 
 
 def parts_in(
     batch: pa.RecordBatch, part: Callable[[bytes], MessagePart | None]
-) -> dict[int, tuple[PartSpot, MessagePart]]:
+) -> dict[int, tuple[Spot, MessagePart]]:
     """The parts among messages, by their rows."""
     parts = {
         at: read for at, value in enumerate(listed(batch.column("value"))) if value and (read := part(value))
@@ -153,37 +114,30 @@ def parts_in(
     if not parts:
         return {}
     places = zip(*(batch.column(name).take(pa.array(parts)).to_pylist() for name in _PLACE), strict=True)
-    return {at: (PartSpot(*place), read) for (at, read), place in zip(parts.items(), places, strict=True)}
+    return {at: (Spot(*place), read) for (at, read), place in zip(parts.items(), places, strict=True)}
 
 
 def part_rows(
-    opened: Callable[[pa.RecordBatch], pa.RecordBatch],
-    sources: Mapping[str, str],
-    topics: Collection[str] | None = None,
-    *,
-    every: bool = False,
+    opened: Callable[[pa.RecordBatch], pa.RecordBatch], sources: Mapping[str, str], *, every: bool = False
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For ``mapInArrow``: the parts among messages as rows of `ROWS`, but for those that are put together where they are read.
 
-    ``sources`` has the format of each source that may send parts, ``topics`` those that are asked about; ``every`` leaves none
-    out. A message that is put together elsewhere has one row, at its last part, without data.
+    ``sources`` has the format of each source that may send parts; ``every`` leaves none out. A message that is put together
+    elsewhere has one row, at its last part, without data.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in map(opened, batches):
             rows: list[tuple[object, ...]] = []
             for name, format_name in sources.items():
-                wanted = pc.equal(batch.column("source"), name)
-                if topics is not None:
-                    asked = pa.array(sorted(topics), pa.string())
-                    wanted = pc.and_(wanted, pc.is_in(batch.column("topic"), asked))
                 module = splitting(format_name)
                 assert module is not None
-                parts = list(parts_in(batch.filter(wanted), module.part).values())
-                read = {} if every else of_batches(parts, module.joined)
+                of_source = batch.filter(pc.equal(batch.column("source"), name))
+                parts = dict(parts_in(of_source, module.part).values())
+                read = {} if every else put_together(parts, module.joined).read
                 rows += [
                     (*spot, part.number, part.total, None if spot in read else part.data)
-                    for spot, part in parts
+                    for spot, part in parts.items()
                     if read.get(spot) != READ_WITH_LAST
                 ]
             yield pa.RecordBatch.from_pylist([dict(zip(_ROW.names, row, strict=True)) for row in rows], _ROW)

@@ -31,7 +31,8 @@ from ingest.order import AFTER_ITS_ROW, order_of
 from ingest.quality.cell_diff import Inserts
 from ingest.quality.statement_order import Arrived, Delivered, sent_again, unsure
 from ingest.silver.anchors import Event, event_rows, rows_before, stream_of
-from ingest.silver.lift import Lifting, SourceDecoder, Spot
+from ingest.silver.lift import Lifting, SourceDecoder
+from ingest.silver.split_messages import Spot
 from ingest.types import delta
 from tests.formats.one_history.debezium import registry
 from tests.formats.one_history.writing import Dialect

@@ -16,7 +16,8 @@ from ingest.config import Pipeline, Source
 from ingest.lake.schemas import BRONZE
 from ingest.order import order_of
 from ingest.silver.anchors import Event, event_rows, rows_before, stream_of
-from ingest.silver.lift import INPUT, Lifting, Spot, lift
+from ingest.silver.lift import INPUT, Lifting, lift
+from ingest.silver.split_messages import Spot
 
 SECOND = 1718000042
 

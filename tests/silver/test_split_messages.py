@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -19,15 +20,22 @@ from ingest.erase import replacements
 from ingest.formats import tencent_protobuf
 from ingest.lake import rejects
 from ingest.lake.barriers import left_of
+from ingest.lake.envelope import NOT_SEALED
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BRONZE
 from ingest.run import run
+from ingest.silver import preview, replay, split_lookup
+from ingest.silver.decode import lifted, lifting
 from ingest.silver.lift import INPUT, Lifting, lift
-from ingest.silver.split_messages import PartSpot, Wholes, part_rows, put_together
+from ingest.silver.rebuild import rebuild
+from ingest.silver.split_messages import Spot, Wholes, part_rows, put_together
 from tests.formats.one_history.history import history
 from tests.formats.one_history.test_one_history import DIALECTS
 from tests.formats.protobuf_cases import in_parts
 from tests.unstarted import unstarted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NAME = "tencent-protobuf"
 HOW = Lifting(
@@ -64,21 +72,20 @@ def pages(landed: Sequence[Landed], size: int) -> list[pa.RecordBatch]:
 
 
 def decoded(
-    landed: Sequence[Landed], size: int, *, every: bool = False
+    landed: Sequence[Landed], size: int, *, every: bool = False, over_batches: bool = False
 ) -> tuple[list[tuple[object, ...]], int, Wholes]:
     """The changes of messages, how many are rejects, and what the lookup says."""
     look = part_rows(lambda page: page, {"s": NAME}, every=every)
     rows = [row for page in look(iter(pages(landed, size))) for row in page.to_pylist()]
-    parts = [
-        (
-            PartSpot(*(row[name] for name in PartSpot._fields)),
-            None if row["data"] is None else MessagePart(row["number"], row["total"], row["data"]),
+    parts = {
+        Spot(*(row[name] for name in Spot._fields)): (
+            None if row["data"] is None else MessagePart(row["number"], row["total"], row["data"])
         )
         for row in rows
-    ]
-    wholes = put_together(parts, tencent_protobuf.joined)
-    lifted = lift(replace(HOW, wholes=wholes))(iter(pages(landed, size)))
-    done = [row for page in lifted for row in page.to_pylist()]
+    }
+    wholes = put_together(parts, tencent_protobuf.joined, over_batches=over_batches)
+    written = lift(replace(HOW, wholes=wholes))(iter(pages(landed, size)))
+    done = [row for page in written for row in page.to_pylist()]
     changes = sorted(
         (row["sequence"], row["row"], row["op"], row["table"], str(row["before"]), str(row["after"]))
         for row in done
@@ -94,31 +101,72 @@ def test_parts_are_read_as_the_whole_message(size: int, every: bool) -> None:
     random = Random(f"parts {size}")
     whole = envelopes()
     sent: list[bytes] = []
+    broken_off = 0
     for envelope in whole:
         parts = random.choice((1, 1, 2, 3, 4))
         if parts == 1:
             sent.append(envelope)
             continue
         cuts = in_parts(envelope, parts)
-        sent += cuts[: random.randrange(parts)] if random.random() < 0.3 else []  # broken off, and sent again
-        sent += cuts
+        begun = cuts[: random.randrange(parts)] if random.random() < 0.3 else []  # and sent again
+        broken_off += len(begun)
+        sent += begun + cuts
     landed = [(1, offset, value) for offset, value in enumerate(sent)]
     expected, _, _ = decoded([(1, offset, value) for offset, value in enumerate(whole)], 1000)
     changes, refused, _ = decoded(landed, size, every=every)
-    assert expected == changes
-    if every or size == 1000:  # what was broken off and sent again is no loss
-        assert 0 == refused
+    assert broken_off
+    assert (expected, broken_off) == (changes, refused)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 1000])
+@pytest.mark.parametrize("every", [False, True])
+@pytest.mark.parametrize("twice", [0, 1, 2])
+def test_a_message_is_read_of_which_a_part_came_twice(size: int, every: bool, twice: int) -> None:
+    """What a producer sends again would lose the whole message."""
+    [envelope, *_] = envelopes()
+    expected, _, _ = decoded([(1, 0, envelope)], 1)
+    parts = in_parts(envelope, 3)
+    parts.insert(twice, parts[twice])
+    landed = [(1, offset, value) for offset, value in enumerate(parts)]
+    changes, refused, _ = decoded(landed, size, every=every)
+    assert (expected, 1) == (changes, refused)
 
 
 @pytest.mark.parametrize("size", [1, 1000])
-def test_a_part_of_an_earlier_batch_is_closed_by_the_last_one(size: int) -> None:
-    """A mirror that is right would be complained of for ever; a rebuild must refuse the same parts as the runs did."""
+def test_parts_of_several_batches_are_left_to_a_replay(size: int) -> None:
+    """A rebuild must refuse the parts that the runs have refused, which knew no later batch."""
     [envelope, *_] = envelopes()
     expected, _, _ = decoded([(1, 0, envelope)], 1)
     first, second, third = in_parts(envelope, 3)
-    changes, refused, wholes = decoded([(1, 0, first), (2, 1, second), (2, 2, third)], size)
-    assert (expected, 1) == (changes, refused)
-    assert (PartSpot("s", "t", 0, 1, 0),) == wholes.closed
+    landed = [(1, 0, first), (2, 1, second), (2, 2, third)]
+    changes, refused, wholes = decoded(landed, size)
+    assert ([], 3, {}) == (changes, refused, dict(wholes.read))
+    changes, refused, wholes = decoded(landed, size, every=True, over_batches=True)
+    assert (expected, 0) == (changes, refused)
+    assert {Spot("s", "t", 0, 2, 2): (Spot("s", "t", 0, 1, 0), Spot("s", "t", 0, 2, 1))} == wholes.others
+
+
+def test_a_replay_takes_no_part_without_those_of_other_batches() -> None:
+    """The mark of a part would close its reject, and the last part alone could never be read."""
+    first, second, last = (Spot("s", "t", 0, batch, offset) for batch, offset in ((1, 0), (2, 1), (2, 2)))
+    others = {last: (first, second)}
+    for there, taken in (
+        ([first, second, last], [first, second, last]),
+        ([first, last], [first, last]),  # the second one is a mark of the last one's batch
+        ([first, second], []),
+        ([second, last], []),
+    ):
+        rows = replay._complete([spot._asdict() for spot in there], others)
+        assert taken == [Spot(**row) for row in rows]
+
+
+def test_a_sample_need_not_have_all_parts() -> None:
+    """A plan would foretell rejects wherever its sample ends."""
+    [envelope, *_] = envelopes()
+    [first, _] = in_parts(envelope, 2)
+    landed = [(1, "s", "t", 0, offset, None, value, None) for offset, value in enumerate([first, b"damaged"])]
+    [reject] = preview.decode(HOW.pipeline, landed).rejects
+    assert "split-message" != reject[2]
 
 
 @pytest.mark.parametrize("size", [1, 1000])
@@ -137,7 +185,7 @@ def test_parts_of_which_some_are_missing_are_named(lacking, size: int) -> None:
     a, b = (in_parts(envelope, total) for envelope, total in zip(envelopes()[:2], (3, 2), strict=True))
     sent = lacking(a, b)
     changes, refused, wholes = decoded([(1, offset, value) for offset, value in enumerate(sent)], size)
-    assert ([], len(sent), {}, ()) == (changes, refused, dict(wholes.read), wholes.closed)
+    assert ([], len(sent), {}) == (changes, refused, dict(wholes.read))
 
 
 @pytest.mark.parametrize(
@@ -173,6 +221,7 @@ class Yard:
         )
         pipeline = load(folder / "yard.yaml")
         self.lake = Lake(unstarted(), pipeline)
+        self.offsets = [4 * at + sum(map(len, self.sent[:at])) for at in range(len(self.sent))]
         self.first = next(at for at, value in enumerate(self.sent) if value[3:6] == b"\x03\x18\x01") + 1
         self.waiting: list[list[str]] = []  # the codes of open rejects after each run
         framed = [len(value).to_bytes(4, "big") + value for value in self.sent]
@@ -183,31 +232,81 @@ class Yard:
             self.lake = Lake(unstarted(), pipeline)
             self.waiting.append([row["reason"] for row in rejects.waiting(self.lake)])
 
+    def changes(self) -> tuple[int, int]:
+        """The number of changes, and of their places."""
+        [rows] = self.lake.ask(
+            "SELECT count(*) AS n, count(DISTINCT order_key) AS places FROM {changes.change}"
+        )
+        return rows["n"], rows["places"]
 
-def test_a_run_reads_parts_over_batches_and_has_no_open_reject(tmp_path: Path) -> None:
-    """The parts before the last one are in an older batch, which was decoded when they meant nothing."""
+
+def test_a_run_has_the_parts_of_several_batches_as_rejects(tmp_path: Path) -> None:
+    """A row would be lost without a word; all that a batch has of a message is put together."""
     yard = Yard(tmp_path, "bronze", "silver")
-    assert [["split-message"] * 2, []] == yard.waiting
+    assert [["split-message"] * 2, ["split-message"] * 3] == yard.waiting
     [books] = yard.lake.ask("SELECT sum(messages) AS messages, sum(rejected) AS rejected FROM {books}")
-    assert (len(yard.sent), 2) == (books["messages"], books["rejected"])
-    [rows] = yard.lake.ask("SELECT count(*) AS n, count(DISTINCT order_key) AS places FROM {changes.change}")
-    expected, _, _ = decoded([(1, offset, value) for offset, value in enumerate(yard.whole)], 1000)
-    assert len(expected) == rows["n"] == rows["places"]
+    assert (len(yard.sent), 3) == (books["messages"], books["rejected"])
+    expected, _, _ = decoded([(1, offset, value) for offset, value in enumerate(yard.whole[1:])], 1000)
+    assert (len(expected), len(expected)) == yard.changes()
+
+
+def erased_parts(lake: Lake, where: str) -> tuple[int, dict[int, bytes]]:
+    """Erase the row of a change: the offset of its message, and the replacements of messages by offset."""
+    [change] = lake.ask(
+        f'SELECT "offset", after FROM {{changes.change}} WHERE after IS NOT NULL AND {where} ORDER BY "offset" LIMIT 1'
+    )
+    row = json.loads(change["after"])
+    erasure = planning.plan(lake, "depot.parcels", [(row["id"], row["lane"])], "asked", now=False)
+    going = replacements.replaced(lake, erasure)
+    return change["offset"], {
+        place[3]: bytes(value) for *place, _, kind, value, _ in going if kind == "message"
+    }
 
 
 def test_all_parts_of_an_erased_rows_message_go(tmp_path: Path) -> None:
     """Its values would stay in the parts before the last one, which no decoder reads by themselves."""
     yard = Yard(tmp_path, "bronze", "silver", "gold")
-    [change] = yard.lake.ask(
-        """SELECT "offset", after FROM {changes.change} WHERE batch = 2 ORDER BY "offset" LIMIT 1"""
-    )
-    row = json.loads(change["after"])
-    erasure = planning.plan(yard.lake, "depot.parcels", [(row["id"], row["lane"])], "asked", now=False)
-    going = replacements.replaced(yard.lake, erasure)
-    parts = {place[3]: value for *place, _, _, value, _ in [tuple(each) for each in going]}
-    first_parts = yard.lake.ask(
-        """SELECT "offset" FROM {bronze.message} WHERE batch = 1 ORDER BY "offset" DESC LIMIT 2"""
-    )
-    assert {change["offset"], *(each["offset"] for each in first_parts)} <= parts.keys()
-    for each in first_parts:
-        assert left_of(bytes(parts[each["offset"]])).kept == []
+    lasts = {offset: at for at, offset in enumerate(yard.offsets) if yard.sent[at][3:6] == b"\x03\x18\x02"}
+    offset, parts = erased_parts(yard.lake, f'"offset" IN ({", ".join(map(str, lasts))})')
+    for first in yard.offsets[lasts[offset] - 2 : lasts[offset]]:
+        assert left_of(parts[first]).kept == []
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_replay_reads_the_parts_of_several_batches(spark: SparkSession, tmp_path: Path) -> None:
+    """Its rejects would stay for ever, or a rebuild lose what it has read, or an erasure leave values in them."""
+    yard = Yard(tmp_path, "bronze", "silver", "gold")
+    pipeline = yard.lake.pipeline
+    assert (3, 3, 0) == replay.appoint(Lake(spark, pipeline), lifting, lifted)
+    assert [] == run(spark, pipeline, ("bronze", "silver", "gold")).failures
+    yard.lake = Lake(spark, pipeline)
+    assert [] == rejects.waiting(yard.lake)
+    expected, _, _ = decoded([(1, offset, value) for offset, value in enumerate(yard.whole)], 1000)
+    assert (len(expected), len(expected)) == yard.changes()
+    compared = rebuild(yard.lake, 2, dry_run=True)
+    assert compared.none, compared.differences
+    offset, parts = erased_parts(yard.lake, "batch = 3")
+    assert offset == yard.offsets[yard.first]
+    for first in yard.offsets[: yard.first]:
+        assert left_of(parts[first]).kept == []
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_replay_of_the_last_part_has_the_others_of_its_batch(spark: SparkSession, tmp_path: Path) -> None:
+    """Of a whole message that was refused only the last part is a reject, and nothing could ever read it."""
+    yard = Yard(tmp_path, "bronze", "silver")
+    lake = Lake(spark, yard.lake.pipeline)
+    at = next(at for at in range(yard.first + 1, len(yard.sent)) if yard.sent[at][3:6] == b"\x03\x18\x02")
+    rows = lake.read(BRONZE.name).where(f"kind = 'message' AND `offset` = {yard.offsets[at]}")
+    [whole] = [
+        whole
+        for spot, whole in split_lookup.wholes_of_replay(lake, rows, NOT_SEALED).read.items()
+        if spot.offset == yard.offsets[at]
+    ]
+    assert whole in {bytes(tencent_protobuf.joined([_data(value)])) for value in yard.whole}
+
+
+def _data(envelope: bytes) -> bytes:
+    return tencent_protobuf.SUBSCRIBE.read("Envelope", envelope).data
