@@ -8,8 +8,9 @@ SPLIT = "split-message"  # the reject code of a part that is not put together wi
 
 
 class MessagePart(NamedTuple):
-    """One part: its number among all, counted from 0, how many there are, and its bytes."""
+    """One part: its number among all, counted from 0, how many there are, its bytes, and how many bytes its message has."""
 
     number: int
     total: int
     data: bytes
+    size: int

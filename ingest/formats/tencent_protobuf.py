@@ -99,9 +99,9 @@ def part(value: bytes) -> MessagePart | None:
         envelope = _envelope(value)
     except Undecodable:
         return None
-    return (
-        MessagePart(envelope.index, envelope.total, envelope.data) if 1 < envelope.total <= _PARTS else None
-    )
+    if not 1 < envelope.total <= _PARTS:
+        return None
+    return MessagePart(envelope.index, envelope.total, envelope.data, len(value))
 
 
 _PARTS = 1 << 16  # the most of one event; a larger number is damage

@@ -46,12 +46,11 @@ def _part_rows(lake: Lake, messages: Messages, opener: Opener, *, every: bool) -
 
 
 def _put_together(lake: Lake, rows: Iterable[Mapping[str, Any]], *, over_batches: bool = False) -> Wholes:
-    parts: dict[str, dict[Spot, MessagePart | None]] = {}
+    parts: dict[str, dict[Spot, MessagePart]] = {}
     for row in rows:
         spot = Spot(*(row[name] for name in Spot._fields))
-        parts.setdefault(spot.source, {})[spot] = (
-            None if row["data"] is None else MessagePart(row["number"], row["total"], bytes(row["data"]))
-        )
+        part = MessagePart(row["number"], row["total"], bytes(row["data"]), row["size"])
+        parts.setdefault(spot.source, {})[spot] = part
     read: dict[Spot, bytes] = {}
     others: dict[Spot, tuple[Spot, ...]] = {}
     for name, format_name in _formats(lake).items():

@@ -21,12 +21,19 @@ from ingest.lake.datafiles import listed
 from ingest.lake.schemas import BRONZE
 
 LARGEST = 256 << 20  # bytes of a whole message; the parts of a larger one are refused
+LENGTH = 4  # bytes before each record of a file
 READ_WITH_LAST = b""
 """In place of a whole message: this part is read with the last one."""
-ROWS = "source STRING, topic STRING, `partition` INT, batch BIGINT, `offset` BIGINT, number INT, total INT, data BINARY"
+ROWS = "source STRING, topic STRING, `partition` INT, batch BIGINT, `offset` BIGINT, number INT, total INT, data BINARY, size INT"
 _PLACE = ("source", "topic", "partition", "batch", "offset")
 _ROW = pa.schema(
-    [*BRONZE.part(*_PLACE), ("number", pa.int32()), ("total", pa.int32()), ("data", pa.binary())]
+    [
+        *BRONZE.part(*_PLACE),
+        ("number", pa.int32()),
+        ("total", pa.int32()),
+        ("data", pa.binary()),
+        ("size", pa.int32()),
+    ]
 )
 
 
@@ -69,12 +76,12 @@ def splitting(name: str) -> Splitting | None:
 
 
 def put_together(
-    parts: Mapping[Spot, MessagePart | None],
+    parts: Mapping[Spot, MessagePart],
     joined: Callable[[Sequence[bytes]], bytes],
     *,
     over_batches: bool = False,
 ) -> Wholes:
-    """What the parts of one format become; None is a message that was put together elsewhere, over which no other goes on.
+    """What the parts of one format become, of which each follows the one before; the next offset is one more, or a file's next record.
 
     A part that comes twice, and parts that are broken off, become nothing.
     """
@@ -82,12 +89,13 @@ def put_together(
     others: dict[Spot, tuple[Spot, ...]] = {}
     stream: tuple[object, ...] = ()
     waiting: list[tuple[Spot, MessagePart]] = []
-    size = 0
+    size, following = 0, (0, 0)
     for spot, part in sorted(parts.items(), key=lambda placed: placed[0]):
         of_stream = spot[:3] if over_batches else spot[:4]
-        if of_stream != stream or part is None or part.number == 0:
+        if part.number == 0 or of_stream != stream or spot.offset not in following:
             stream, waiting, size = of_stream, [], 0
-        if part is None or (waiting and part == waiting[-1][1]):
+        following = (spot.offset + 1, spot.offset + LENGTH + part.size)
+        if waiting and part == waiting[-1][1]:
             continue
         if part.number != len(waiting) or (waiting and part.total != waiting[0][1].total):
             waiting = []
@@ -122,8 +130,7 @@ def part_rows(
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """For ``mapInArrow``: the parts among messages as rows of `ROWS`, but for those that are put together where they are read.
 
-    ``sources`` has the format of each source that may send parts; ``every`` leaves none out. A message that is put together
-    elsewhere has one row, at its last part, without data.
+    ``sources`` has the format of each source that may send parts; ``every`` leaves none out.
     """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -135,11 +142,7 @@ def part_rows(
                 of_source = batch.filter(pc.equal(batch.column("source"), name))
                 parts = dict(parts_in(of_source, module.part).values())
                 read = {} if every else put_together(parts, module.joined).read
-                rows += [
-                    (*spot, part.number, part.total, None if spot in read else part.data)
-                    for spot, part in parts.items()
-                    if read.get(spot) != READ_WITH_LAST
-                ]
+                rows += [(*spot, *part) for spot, part in parts.items() if spot not in read]
             yield pa.RecordBatch.from_pylist([dict(zip(_ROW.names, row, strict=True)) for row in rows], _ROW)
 
     return run

@@ -78,9 +78,7 @@ def decoded(
     look = part_rows(lambda page: page, {"s": NAME}, every=every)
     rows = [row for page in look(iter(pages(landed, size))) for row in page.to_pylist()]
     parts = {
-        Spot(*(row[name] for name in Spot._fields)): (
-            None if row["data"] is None else MessagePart(row["number"], row["total"], row["data"])
-        )
+        Spot(*(row[name] for name in Spot._fields)): MessagePart(*(row[name] for name in MessagePart._fields))
         for row in rows
     }
     wholes = put_together(parts, tencent_protobuf.joined, over_batches=over_batches)
@@ -130,6 +128,15 @@ def test_a_message_is_read_of_which_a_part_came_twice(size: int, every: bool, tw
     landed = [(1, offset, value) for offset, value in enumerate(parts)]
     changes, refused, _ = decoded(landed, size, every=every)
     assert (expected, 1) == (changes, refused)
+
+
+@pytest.mark.parametrize("size", [1, 1000])
+def test_parts_between_which_another_message_lies_are_of_two(size: int) -> None:
+    """Where a message was lost, or tasks have read other offsets, halves of two events would be read as one."""
+    [envelope, *_] = envelopes()
+    first, second = in_parts(envelope, 2)
+    changes, refused, wholes = decoded([(1, 0, first), (1, 2, second)], size)
+    assert ([], 2, {}) == (changes, refused, dict(wholes.read))
 
 
 @pytest.mark.parametrize("size", [1, 1000])
