@@ -374,6 +374,11 @@ After `RENAME TABLE t TO u` the mirror of shop.u goes on with the table's rows, 
 came under the name of shop.t are [carried over](operations.md#tables-that-get-another-name). If some of them may be lacking
 it **holds**, and says why: approve the statement, and load the table again.
 
+No message names the rows of a partition that is emptied, exchanged or detached: dismiss the statement, and after the next run
+`ingest reconcile FILE TABLE --repair` makes the mirror exact. The rows of one that is attached have to be loaded again, then the
+statement is dismissed. A table of PostgreSQL that has sent no row since its CREATE, and has been no partition, is taken for empty
+when it is attached, and `ingest ddl` says so: if its rows are not published, load them.
+
 The states of a statement in `ingest ddl`:
 
 | state | the mirror | what to do |
@@ -384,7 +389,7 @@ The states of a statement in `ingest ddl`:
 | `noticed` | goes on; the statement could not be read, or its rows are elsewhere | compare with the source, then approve or dismiss it |
 | `held` | has stopped before the statement; nothing is lost | approve or dismiss it |
 | `approved`, `dismissed` | does what was decided | nothing |
-| `logged` | ignores statements (`on_schema_change: ignore`) | nothing |
+| `logged` | ignores statements (`on_schema_change: ignore`), or has no rows yet | nothing |
 """
 
 

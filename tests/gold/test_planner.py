@@ -217,7 +217,7 @@ def test_files_of_too_many_cells_are_never_written_again() -> None:
     """They would be left to a MERGE by Spark, for each batch until `ingest maintain`."""
     meta = {"configuration": {"delta.enableDeletionVectors": "true"}}
     types = {"id": "long", "w": "string"}
-    file = delta.DataFile("a.parquet", 60 * MIB, {}, '{"numRecords": 11000000}', {"cardinality": 2_000_000})
+    file = delta.DataFile("a.parquet", 60 * MIB, {}, '{"numRecords": 14000000}', {"cardinality": 2_000_000})
     fold = _fold(Snapshot(5, {}, types=types, size=60 * MIB, files=(file,), meta=meta), 10)
     made = marking(PIPELINE, fold)
     assert (True, "") == (made.marks, made.why_merge)
