@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks import figures
 from benchmarks.contest import bench
+from benchmarks.contest.variants import Done
 
 RESULTS = """# Measured
 
@@ -79,12 +82,13 @@ def test_a_page_without_its_marks_is_refused() -> None:
     ],
 )
 def test_pages_quote_only_a_whole_run_of_the_full_form(
-    options: list[str], writes: bool, monkeypatch: pytest.MonkeyPatch
+    options: list[str], writes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Figures of small tables would be called those of a million rows, or a page would lose what one section has not."""
     written: list[bool] = []
     monkeypatch.setattr("sys.argv", ["bench", *options])
-    monkeypatch.setattr(bench, "run", lambda *_, **__: 0)
+    monkeypatch.setattr(bench, "variants", lambda *_: [Done("million", "## A million", 0, 1.0)])
+    monkeypatch.setattr(figures, "RESULTS", tmp_path / "results.md")
     monkeypatch.setattr(figures, "write", lambda: written.append(True))
     assert 0 == bench.main()
     assert writes == bool(written)
