@@ -62,7 +62,8 @@ class Clock:
         moved = SimpleNamespace(**{**vars(dt), "datetime": Moved})
         for name in (
             "ingest.quality.counts", "ingest.quality.ledgers", "ingest.quality.report_data", "ingest.quality.report_model",
-            "ingest.lake.lake", "ingest.lake.lineage", "ingest.inspect.status", "ingest.inspect.due", "ingest.operate.alerts",
+            "ingest.lake.lake", "ingest.lake.lineage", "ingest.inspect.status", "ingest.inspect.due", "ingest.inspect.problems",
+            "ingest.operate.alerts",
         ):  # fmt: skip
             __import__(name)
             patch.setattr(sys.modules[name], "dt", moved)

@@ -27,7 +27,7 @@ from ingest.inspect.problem_kinds import AGE, ERROR, OK, WARN, state_of, verb_of
 from ingest.inspect.problem_kinds import OF_THE_LAKE as KINDS
 from ingest.lake import barriers, decisions, decoded_with, duck, identity, lock, missing_inputs, sealing
 from ingest.lake import mirrors as known_mirrors
-from ingest.lake.books import MISDATED, misdated
+from ingest.lake.books import MISDATED, PRESENT_SQL, ahead_sql, misdated
 from ingest.lake.decisions import ACKNOWLEDGE, Decision
 from ingest.lake.tables import Tables
 from ingest.quality.catalogue import (
@@ -429,11 +429,10 @@ def of_state(
         yield _of_source(late.source, problem)
 
 
-def _of_mirrors(lake: Tables, rows: Collection[Mapping[str, Any]]) -> Iterator[Problem]:
+def _of_mirrors(lake: Tables, rows: Iterable[Mapping[str, Any]]) -> Iterator[Problem]:
     """Mirrors that are not ok, or whose newest change has an impossible time."""
     too_early = cache(partial(_dated, lake, f"event_high < TIMESTAMP '{MISDATED}-01-01'"))
-    ahead = [row["ahead"].rstrip("Z") for row in rows if row["ahead"]]
-    in_future = cache(partial(_dated, lake, f"event_high >= TIMESTAMP '{min(ahead, default='')}'"))
+    in_future = cache(partial(_dated, lake, ahead_sql(dt.datetime.now(dt.UTC))))
     for row in rows:
         name, state = row["table"], row["state"]
         if state != OK:
@@ -469,7 +468,7 @@ def name_of(file: Path) -> str:
 
 
 def unusable(file: Path, fault: IngestError) -> Problem:
-    """That a pipeline file cannot be used, or has no lake yet."""
+    """That a pipeline's lake cannot be looked at."""
     verb = "validate" if isinstance(fault, ConfigError) else "run"
     return _of_kind("pipeline_file", str(fault), command(verb, file))
 
@@ -499,7 +498,7 @@ def _ahead(lake: Tables, mirror: str, newest: str, dated: _Dated) -> Problem:
     tables = ", ".join(map(duck.text, sorted(dated.tables))) or "NULL"
     query = (
         f"SELECT c.event_time, c.topic, c.offset, c.after FROM changes AS c WHERE c.table IN({tables}) "
-        "AND c.event_time > now() + INTERVAL 1 HOUR"
+        f"AND c.event_time > {PRESENT_SQL}"
     )
     text = (
         f"the newest change is dated `{moment}` UTC, in the future: correct the clock of its source, or the `timezone:` of "

@@ -188,17 +188,30 @@ def load_marks(rows: Iterable[Mapping[str, Any]] | None) -> list[LoadMark]:
     return [LoadMark(**mark) for mark in rows or ()]
 
 
-MISDATED = "1971"  # a time before this year is of another unit
-
-
 CLOCKS_DIFFER = dt.timedelta(hours=1)
 """A source's clock that is ahead of this machine's by no more is taken for right."""
+PRESENT_SQL = "now() + INTERVAL 1 HOUR"
+"""`CLOCKS_DIFFER` from now on, in queries that others run."""
+NEWEST_SQL = f"coalesce(max(CASE WHEN event_high <= {PRESENT_SQL} THEN event_high END), max(event_high))"
+"""What `newest_sql` asks, in queries that others run."""
+
+
+def ahead_sql(now: dt.datetime) -> str:
+    """SQL: true for lines whose newest source time is in the future."""
+    return f"epoch_us(event_high) > {round((now + CLOCKS_DIFFER).timestamp() * 1_000_000)}"
 
 
 def newest_sql(now: dt.datetime) -> str:
     """SQL: the newest source time of some lines; one in the future only where there is no other."""
-    micros = round((now + CLOCKS_DIFFER).timestamp() * 1_000_000)
-    return f"coalesce(max(event_high) FILTER (WHERE epoch_us(event_high) <= {micros}), max(event_high))"
+    return f"coalesce(max(event_high) FILTER (WHERE NOT {ahead_sql(now)}), max(event_high))"
+
+
+def newest_of(times: Iterable[dt.datetime], now: dt.datetime) -> dt.datetime | None:
+    """The newest of source times; one in the future only where there is no other."""
+    return max(times, key=lambda time: (time <= now + CLOCKS_DIFFER, time), default=None)
+
+
+MISDATED = "1971"  # a time before this year is of another unit
 
 
 def misdated(newest: str | None) -> str:

@@ -15,6 +15,7 @@ from ingest.catalog.entries import Registered
 from ingest.change import TableId
 from ingest.errors import visible
 from ingest.lake import lanes, mirrors
+from ingest.lake.books import NEWEST_SQL
 from ingest.lake.duck import text as single
 from ingest.lake.names import of_table, quoted
 from ingest.lake.schemas import BOOKS
@@ -110,7 +111,7 @@ def _newest(lake: Tables, dialect: str, tables: list[TableId]) -> str:
         return ""
     condition = {"spark": of_table, "duckdb": _of_table}[dialect]
     of_tables = " OR ".join(f"({condition(table)})" for table in tables)
-    return f"SELECT max(event_high) FROM {books} WHERE ({of_tables}) AND event_high < now() + INTERVAL 1 HOUR"
+    return f"SELECT {NEWEST_SQL} FROM {books} WHERE {of_tables}"
 
 
 def _of_table(table: TableId) -> str:

@@ -30,8 +30,8 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror]) -> Iterator[Metric]:
     """Freshness, progress, order strength and columns of each mirror, from the books and the logs."""
     now = dt.datetime.now(dt.UTC)
     for subject in chosen:
-        if subject.newest is not None:
-            yield Metric("freshness", max(0.0, (now - subject.newest).total_seconds()), subject.name)
+        if (newest := subject.newest(now)) is not None:
+            yield Metric("freshness", max(0.0, (now - newest).total_seconds()), subject.name)
         yield _up_to_date(lake, subject)
         yield _order_strength(lake, subject)
         if subject.exists and subject.mirror is not None:

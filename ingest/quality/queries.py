@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingest.change import TableId
+from ingest.lake.books import NEWEST_SQL
 from ingest.lake.names import literal, of_table, quoted
 from ingest.quality.catalogue import key_cells
 
@@ -27,7 +28,7 @@ def reproduces(
     fixed = {
         "rows": f"SELECT count(*) FROM {mirror}",
         "row_count": f"SELECT count(*) FROM {mirror}",
-        "freshness": f"SELECT max(event_high) FROM books WHERE {condition} AND event_high < now() + INTERVAL 1 HOUR",
+        "freshness": f"SELECT {NEWEST_SQL} FROM books WHERE {condition}",
         "up_to_date": f"SELECT batch, changes FROM books WHERE {condition} ORDER BY batch DESC",
         "ddl_pending": f"SELECT batch, class, statement FROM ddl WHERE {condition} AND class = 'unknown'",
         "schema": f"SELECT * FROM {mirror} LIMIT 0",

@@ -16,7 +16,7 @@ from ingest import formats
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
 from ingest.lake import duck, mirrors, targets
-from ingest.lake.books import newest_sql
+from ingest.lake.books import newest_of, newest_sql
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
@@ -148,7 +148,7 @@ def _add_lanes(lake: Tables, facts: Facts, tables: dict[str, TableFact]) -> None
                 mirror_path(mirror), TableFact(str(mirror), mirror_path(mirror), mirror)
             )
             table.lanes.append((row["source"], source))
-            table.newest = max(filter(None, (table.newest, newest)), default=None)
+            table.newest = newest_of(filter(None, (table.newest, newest)), facts.now)
 
 
 def _books(lake: Tables, facts: Facts) -> list[BookFact]:

@@ -11,6 +11,7 @@ from ingest.change import LaneId, TableId
 from ingest.config import Pipeline, matches, target
 from ingest.fold import Key, SchemaStep
 from ingest.lake import decisions, duck, faults, mirrors, targets
+from ingest.lake.books import newest_of
 from ingest.lake.decisions import ACCEPT_GAP
 from ingest.lake.mirrors import Mirror, feeding, rule_for
 from ingest.lake.names import mirror_path
@@ -117,10 +118,9 @@ class CheckedMirror:
         """The last batch with changes for it."""
         return max((lane.last for lane in self.lanes), default=0)
 
-    @property
-    def newest(self) -> dt.datetime | None:
-        """The newest source commit that was read for it."""
-        return max((lane.newest for lane in self.lanes if lane.newest), default=None)
+    def newest(self, now: dt.datetime) -> dt.datetime | None:
+        """The newest source commit that was read for it; one in the future only where there is no other."""
+        return newest_of((lane.newest for lane in self.lanes if lane.newest), now)
 
     def merges(self, pipeline: Pipeline) -> bool:
         """True if it has rows of several source tables that only their key distinguishes."""

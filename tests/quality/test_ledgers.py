@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 
 import pyarrow as pa
 
 from ingest.bronze.land import land
 from ingest.bronze.positions import Positions
+from ingest.lake.books import newest_of
 from ingest.lake.datafiles import fitted
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import BRONZE
@@ -41,3 +43,12 @@ def test_a_replay_is_counted_as_what_landed(tmp_path: Path) -> None:
     booked = {"bins": Booked(messages=1, messages_ever=7)}
     found = {one.check: one.observed for one in of_sources(booked, ledgers.read(lake, 1, 2), {}, 1)}
     assert 0 == found["books_balance"]
+
+
+def test_one_table_of_a_mirror_in_the_future_does_not_hide_how_old_the_others_are() -> None:
+    """The newest of all was taken, and a mirror whose stream has stopped was fresh until next year."""
+    now = dt.datetime(2026, 11, 29, 12, tzinfo=dt.UTC)
+    old, future = now - dt.timedelta(hours=5), now + dt.timedelta(days=400)
+    assert old == newest_of([future, old], now)
+    assert future == newest_of([future], now)
+    assert newest_of([], now) is None
