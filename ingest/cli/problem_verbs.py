@@ -18,7 +18,6 @@ from ingest.cli.spark import (
     each_taken,
     locked,
     looked_at,
-    readable,
     refuse,
 )
 from ingest.errors import ConfigError, IngestError
@@ -67,11 +66,8 @@ def status(
             live_status.watch(lambda: looking.status(lake), watch, output_as)
         return
     faults: dict[Path, IngestError] = {}
-    sound = readable(files, faults)
-    with all_looked_at(sound) as lakes:
-        lake_of = dict(zip(sound, lakes, strict=True))
-        looks = each_taken(sound, lambda file: (file, looking.status(lake_of[file])), faults)
-    by_file = dict(looks)
+    with all_looked_at(files, faults) as lakes:
+        by_file = dict(each_taken([*lakes], lambda file: (file, looking.status(lakes[file])), faults))
     if output_as != "table":  # as a table it is the command's error
         by_file |= {file: looking.unusable(file, fault) for file, fault in faults.items()}
     statuses = [by_file[file] for file in files if file in by_file]
@@ -108,17 +104,15 @@ def listing(
             raise typer.Exit(1)
         return
     faults: dict[Path, IngestError] = {}
-    sound = readable(files, faults)
-    with all_looked_at(sound) as lakes:
-        lake_of = dict(zip(sound, lakes, strict=True))
-        listed = each_taken(sound, lambda file: alerting.listed(lake_of[file]), faults)
+    with all_looked_at(files, faults) as lakes:
+        listed = each_taken([*lakes], lambda file: alerting.listed(lakes[file]), faults)
     rows = [problem for problems in listed for problem in problems]
     if output_as == "json":  # as a table it is the command's error
         rows += [alerting.unusable(file, fault) for file, fault in faults.items()]
     columns = ("id", "severity", "since", "cause", "text", "command", "acknowledged", "sent")
     if rows or output_as == "json":
         output.listing(rows, ("pipeline", *columns) if len(files) > 1 else columns, output_as)
-    elif well := [lake.pipeline.name for file, lake in lake_of.items() if file not in faults]:
+    elif well := [lake.pipeline.name for file, lake in lakes.items() if file not in faults]:
         output.line(f"{', '.join(well)}: nothing is known to be wrong.")
     refuse(faults)
     _end(rows, exit_zero=exit_zero)

@@ -10,7 +10,16 @@ import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import PipelineFile, PipelineFiles, Reason, all_looked_at, locked, readable, refuse
+from ingest.cli.spark import (
+    PipelineFile,
+    PipelineFiles,
+    Reason,
+    all_looked_at,
+    each_taken,
+    locked,
+    looked_at,
+    refuse,
+)
 from ingest.errors import ConfigError, IngestError
 
 if TYPE_CHECKING:
@@ -98,7 +107,7 @@ def _kept(file: Path) -> Checked:
     from ingest.quality.catalogue import Checked, CheckResult, Metric
     from ingest.quality.report_data import gather
 
-    with all_looked_at([file]) as (lake,):
+    with looked_at(file) as lake:
         facts = gather(lake, trend=1)
     checks: list[tuple[str | None, str | None, CheckFact]] = [
         (table.name, None, it) for table in facts.tables for it in table.checks
@@ -164,13 +173,15 @@ def report(
     if len(files) > 1 and out.suffix:
         raise ConfigError([f"--out {out} is one page; give a folder for the {len(files)} pipelines' pages"])
     faults: dict[Path, IngestError] = {}
-    sound = readable(files, faults)
-    if not sound:
+    with all_looked_at(files, faults) as lakes:
+
+        def written(file: Path) -> dict[str, Any]:
+            name = f"{lakes[file].pipeline.name}.html"
+            return _report(lakes[file], out if len(files) == 1 else out / name)
+
+        reports = each_taken([*lakes], written, faults)
+    if not reports:
         refuse(faults)
-    with all_looked_at(sound) as lakes:
-        reports = [
-            _report(lake, out if len(files) == 1 else out / f"{lake.pipeline.name}.html") for lake in lakes
-        ]
     said = "\n".join(f"{page['headline']} Wrote {page['file']}." for page in reports)
     output.answer(output_as, reports if len(files) > 1 else reports[0], said)
     refuse(faults)

@@ -99,56 +99,49 @@ def _needs_spark(pipeline: Pipeline) -> bool:
 
 @contextlib.contextmanager
 def looked_at(file: Path) -> Iterator[Tables]:
-    """The lake of a pipeline file, for questions that need no Spark; raises as `all_looked_at`."""
-    with all_looked_at([file]) as lakes:
-        yield lakes[0]
+    """The lake of a pipeline file, for questions that need no Spark.
+
+    Raises:
+        IngestError: it does not exist yet, or belongs to another pipeline.
+    """
+    faults: dict[Path, IngestError] = {}
+    with all_looked_at([file], faults) as lakes:
+        refuse(faults)
+        yield lakes[file]
 
 
 @contextlib.contextmanager
-def all_looked_at(files: list[Path]) -> Iterator[list[Tables]]:
-    """The lakes of several pipeline files; one that only Spark reaches starts it.
+def all_looked_at(files: list[Path], faults: dict[Path, IngestError]) -> Iterator[dict[Path, Tables]]:
+    """The lakes of those pipeline files that can be looked at, maybe none; one that only Spark reaches starts it.
 
-    Raises:
-        IngestError: one of the lakes does not exist yet, or belongs to another pipeline.
+    ``faults`` gets what is wrong with the others.
     """
     from ingest.lake import stores
     from ingest.lake.tables import LakeReader
 
-    pipelines = _with_lakes(files, to_look=True)
-    for text in (text for pipeline in pipelines for text in pipeline.unresolved.values()):
-        output.warning(f"{text}; only a run needs it")
-    why = [
-        f"{pipeline.lake} is not read otherwise."
-        for pipeline in pipelines
-        if not stores.is_readable(pipeline.lake)
-    ]
-    readers = [LakeReader(pipeline) for pipeline in pipelines]
-    try:
-        for lake in readers if not why else ():
-            _refuse_other(lake)
-    except StoreError as error:  # Spark may know more of the store than the environment says
-        why = [str(error)]
-    if why:
-        output.note(f"{why[0]} Spark is asked, which takes a while to start.")
-        with all_opened(files, to_look=True) as lakes:
-            yield [*lakes]
-        return
-    yield [*readers]
+    why: list[str] = []
 
-
-def readable(files: list[Path], faults: dict[Path, IngestError]) -> list[Path]:
-    """The pipeline files whose lakes can be looked at, maybe none; ``faults`` gets those of the others."""
-    from ingest.lake import stores
-    from ingest.lake.tables import LakeReader
-
-    def look(file: Path) -> Path:
+    def look(file: Path) -> tuple[Path, Tables]:
         [pipeline] = _with_lakes([file], to_look=True)
-        if stores.is_readable(pipeline.lake):
-            with contextlib.suppress(StoreError):  # Spark may know more of the store
-                _refuse_other(LakeReader(pipeline))
-        return file
+        for text in pipeline.unresolved.values():
+            output.warning(f"{text}; only a run needs it")
+        reader = LakeReader(pipeline)
+        if not stores.is_readable(pipeline.lake):
+            why.append(f"{pipeline.lake} is not read otherwise.")
+            return file, reader
+        try:
+            _refuse_other(reader)
+        except StoreError as error:  # Spark may know more of the store than the environment says
+            why.append(str(error))
+        return file, reader
 
-    return each_taken(files, look, faults)
+    lakes: dict[Path, Tables] = dict(each_taken(files, look, faults))
+    if not why:
+        yield lakes
+        return
+    output.note(f"{why[0]} Spark is asked, which takes a while to start.")
+    with all_opened([*lakes], to_look=True) as opened_lakes:
+        yield dict(zip(lakes, opened_lakes, strict=True))
 
 
 def each_usable(
@@ -179,10 +172,10 @@ def each_taken(
 
 
 def refuse(faults: dict[Path, IngestError]) -> None:
-    """End with what is wrong with the first file that could not be used, after all else that is to be said.
+    """End with the first fault that was found, after all else that is to be said.
 
     Raises:
-        IngestError: that of the first file; those of the others are warnings.
+        IngestError: that fault; the others are warnings.
     """
     first, *others = faults.values() or (None,)
     for fault in others:

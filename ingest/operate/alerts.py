@@ -65,7 +65,7 @@ def listed(lake: Tables) -> list[dict[str, Any]]:
 
 
 def unusable(file: Path, fault: IngestError) -> dict[str, Any]:
-    """As an entry of `listed`, that a pipeline file cannot be used, or has no lake yet; no run could have sent it."""
+    """As an entry of `listed`, that a pipeline's lake cannot be looked at; no run could have sent it."""
     return {"pipeline": problems.name_of(file), **problems.unusable(file, fault).described(), "sent": None}
 
 

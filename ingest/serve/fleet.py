@@ -391,7 +391,7 @@ class PipelineState:
         fault = ConfigError([self.member.fault]) if self.member.fault else self.fault
         if fault is None:
             return self.status
-        unusable = status.unusable(self.member.file, fault) | {"pipeline": self.name}
+        unusable = status.unusable(self.member.file, fault, self.name)
         return {**unusable, **self.status, "causes": [*self.status.get("causes", []), *unusable["causes"]]}
 
     @property
