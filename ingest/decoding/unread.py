@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-import msgspec
+from ingest import values
 
 WRONG_FRAMING = "wrong-framing"
-HEAD = 4096  # bytes of a message that are looked at
+HEAD = 4096  # bytes of a message in which its beginning and ``members`` are looked for
 
 
 class UnreadKind(NamedTuple):
@@ -168,18 +168,12 @@ def named(value: bytes, *, framed: bool = True) -> UnreadKind | None:
     )
 
 
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
 def _has_outermost(value: bytes, names: frozenset[str]) -> bool:
     """True if an object has all of these members, and is not a row of a flattened topic, whose columns may be called so."""
     if not names:
         return True
     if any(f'"{name}"'.encode() not in value for name in names):  # so few large messages are parsed
         return False
-    try:
-        outermost = _members.decode(value).keys()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
+    outermost = values.peeked(value).keys()
     is_flattened = any(name.startswith("__") for name in outermost)  # as `__op` and `__deleted` of Debezium
     return outermost >= names and not is_flattened

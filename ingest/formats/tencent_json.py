@@ -20,6 +20,7 @@ from ingest import values
 from ingest.change import ROW_OPS, Change, Hints, Image, Message, Op, TableId
 from ingest.decoding import rows
 from ingest.decoding.flat_messages import mysql_types
+from ingest.decoding.split import SPLIT
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.images_before import ImagesBefore
@@ -142,7 +143,7 @@ def _place(record: SubscribedRecord, note: str | None) -> Change:
 
 def _row(place: Change, record: SubscribedRecord, hints: Hints) -> Change:
     if (count_of(record.total) or 0) > 1:
-        raise Undecodable("split-message", "the record is a part of several, which version 1 does not send")
+        raise Undecodable(SPLIT, "the record is a part of several, which version 1 does not send")
     if place.table.table is None:
         raise Undecodable("no-table", "a record of a row has no tableName")
     described = _described(kept_of(record.columns) or b"null")
