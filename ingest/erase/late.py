@@ -73,9 +73,8 @@ def _replaced(lake: Lake, batch: int) -> Iterator[tuple[Any, ...]]:
     rows = [row for row in rows if not (keys.seals(row["batch"]) and keys.is_lost(row["value"]))]
     rows = [opened(keys, row) for row in rows]
     sealed = {(*(row[each] for each in PLACE), row["batch"]): row[SEALED] for row in rows if SEALED in row}
-    how = lifting(lake, of_batches(lake, (batch, batch), 1))
     wholes = split_lookup.wholes_of(lake, {row["batch"] for row in rows}, keys)
-    how = replace(how, wholes=wholes)
+    how = lifting(lake, of_batches(lake, (batch, batch), 1), wholes)
     page = pa.RecordBatch.from_pylist(rows, schema=_COLUMNS)
     for name, epoch, part in parted(page, how.starts):
         decoder = SourceDecoder(replace(how, epochs={name: epoch}), name)

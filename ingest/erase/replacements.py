@@ -63,7 +63,9 @@ def replaced(lake: Lake, erasure: Erasure) -> list[tuple[Any, ...]]:
     secret = Barriers(erasure.secret)
     batches = {row["batch"] for row in rows}
     decoders = _decoders(lake, secret, keys, {row["source"] for row in rows}, batches)
-    wholes = split_lookup.wholes_of(lake, batches | _with_parts(lake, replayed_in), keys)
+    wholes = split_lookup.wholes_of(
+        lake, batches | (_with_parts(lake, replayed_in) if replayed_in else set()), keys
+    )
     for row in rows:
         numbers = {number for number, _ in wanted[_place(row)][row["batch"]]}
         if (new := replacement(decoders[row["source"]], secret, in_full(wholes, row), numbers)) is not None:
@@ -76,7 +78,7 @@ def _with_parts(lake: Tables, replays: set[int]) -> set[int]:
     """The batches of the parts that some batches have replayed: a message of theirs may begin in one and end in another."""
     rows = lake.ask(
         f"SELECT DISTINCT CAST(json_extract_string(decode(value), '$.batch') AS BIGINT) AS batch FROM {{bronze.{REPLAY}}} "
-        f"WHERE batch IN ({', '.join(map(str, replays)) or 'NULL'}) "
+        f"WHERE batch IN ({', '.join(map(str, replays))}) "
         f"AND json_extract_string(decode(value), '$.reject.reason') = {duck.text(SPLIT)}"
     )
     return {row["batch"] for row in rows}
@@ -84,21 +86,17 @@ def _with_parts(lake: Tables, replays: set[int]) -> set[int]:
 
 def in_full(wholes: Wholes, row: Row) -> Row:
     """A message's row with the whole message, if it is the last part of one."""
-    return row | {"value": wholes.read.get(_spot(row), row["value"])}
+    return row | {"value": wholes.read.get(Spot.of(row), row["value"])}
 
 
 def without_parts(
     lake: Tables, keys: Opener, secret: Barriers, wholes: Wholes, row: Row, replaced: bytes
 ) -> Iterator[tuple[Any, ...]]:
     """Replacements of the other parts of a message, which hold nothing any more; ``replaced`` is that of the last one."""
-    others = {(*spot[:3], spot.offset): spot.batch for spot in wholes.others.get(_spot(row), ())}
+    others = {(*spot[:3], spot.offset): spot.batch for spot in wholes.others.get(Spot.of(row), ())}
     for other in _rows_at(lake, "message", others):
         if others[_place(other)] == other["batch"]:
             yield message_row(keys, opened(keys, other), *secret.replacement(left_of(replaced).table, 0, []))
-
-
-def _spot(row: Row) -> Spot:
-    return Spot(*(row[name] for name in Spot._fields))
 
 
 def opened(keys: Opener, row: Row) -> Row:

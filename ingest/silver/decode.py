@@ -34,6 +34,7 @@ from ingest.silver.lift import FILES, INPUT, Lifting, clean, lift, lift_to_files
 from ingest.silver.messages import Messages, of_batches
 from ingest.silver.registry import schemas
 from ingest.silver.replay import Moved
+from ingest.silver.split_messages import Wholes
 from ingest.spark.pace import paced
 
 STAGE = "silver"
@@ -138,8 +139,10 @@ def _lifted_files(lake: Lake, messages: Messages, layout: Layout) -> list[Added]
     return [Added.from_json(row["file"]) for row in report]
 
 
-def lifting(lake: Lake, messages: Messages) -> Lifting:
-    """What the workers need to decode these messages with today's parsers and options."""
+def lifting(lake: Lake, messages: Messages, wholes: Wholes | None = None) -> Lifting:
+    """What the workers need to decode these messages with today's parsers and options; ``wholes``: what their parts become, if it
+    is known.
+    """
     opener, starts = sealing.opener(lake), epochs.read(lake).starts
     how = Lifting(
         _shipped(lake.pipeline),
@@ -148,7 +151,7 @@ def lifting(lake: Lake, messages: Messages) -> Lifting:
         schemas=schemas(lake, messages, opener),
         opener=opener,
         barriers=barriers.read(lake),
-        wholes=split_lookup.wholes(lake, messages, opener),
+        wholes=split_lookup.wholes(lake, messages, opener) if wholes is None else wholes,
     )
     return replace(how, anchors=events.anchors(lake, messages, how))
 

@@ -59,7 +59,6 @@ def decode(pipeline: Pipeline, messages: Iterable[tuple[Any, ...]]) -> Foretold:
     import pyarrow as pa  # importing it takes longer than most plans
 
     from ingest.silver.lift import INPUT, Lifting, lift
-    from ingest.silver.split_messages import splitting
 
     asked = {source.name: _Asked(source.registry) for source in pipeline.sources if source.registry}
     rows = [dict(zip(INPUT, message, strict=True)) for message in given]
@@ -71,13 +70,8 @@ def decode(pipeline: Pipeline, messages: Iterable[tuple[Any, ...]]) -> Foretold:
             foretold.changes += [row for row in page.to_pylist() if row["kind"] == "change"]
     foretold.lines = merged(foretold.lines)
     foretold.faults = {name: schemas.fault for name, schemas in asked.items() if schemas.fault}
-    in_parts = {
-        source.name for source in pipeline.sources if splitting(source.format)
-    }  # a sample need not have all
-    foretold.rejects = [
-        reject
-        for reject in foretold.rejects
-        if reject[0] not in foretold.faults and not (reject[2] == SPLIT and reject[0] in in_parts)
+    foretold.rejects = [  # a sample need not have all parts of a message
+        reject for reject in foretold.rejects if reject[0] not in foretold.faults and reject[2] != SPLIT
     ]
     return foretold
 

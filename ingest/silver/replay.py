@@ -26,7 +26,7 @@ from ingest.lake.tables import Row
 from ingest.silver import split_lookup
 from ingest.silver.lift import Lifting
 from ingest.silver.messages import Messages
-from ingest.silver.split_messages import Spot
+from ingest.silver.split_messages import Spot, Wholes
 
 BRONZE_STAGE = "bronze"
 Lift = Callable[[DataFrame, Lifting], DataFrame]
@@ -88,17 +88,18 @@ def decoded(
 ) -> DataFrame:
     """The rows of ``changes`` of some batches that contain replays, or that replays point into.
 
-    ``own`` are the messages of the batches themselves, ``found`` are the replays of the lake.
+    ``of_batches`` are the messages of the batches themselves, ``moved`` are the replays of the lake.
     """
     replays = _rows(lake)
     wanted = [replay for replay in moved if replay.batch in batches]
     refused = [replay for replay in moved if replay.old in batches]
-    parts = [lift(of_batches, lifting)]
+    refusals: list[DataFrame] = []
     if refused:
         places = replays.select(*PLACE, replayed_batch().alias("batch")).distinct()
-        parts = [lift(of_batches.join(F.broadcast(places), [*PLACE, "batch"], "left_anti"), lifting)]
+        of_batches = of_batches.join(F.broadcast(places), [*PLACE, "batch"], "left_anti")
         olds = replays.where(replayed_batch().isin(sorted({replay.old for replay in refused})))
-        parts.append(_refusals(olds, hide=lake.pipeline.masks))
+        refusals = [_refusals(olds, hide=lake.pipeline.masks)]
+    parts = [lift(of_batches, lifting), *refusals]
     for batch in sorted({replay.batch for replay in wanted}):
         again = _bytes(lake, replays.where(F.col("batch") == batch))
         wholes = split_lookup.wholes_of_replay(lake, again, lifting.opener)
@@ -148,7 +149,7 @@ def landed(moved: Sequence[Moved], batches: Sequence[int]) -> dict[tuple[int, st
 
 
 def appoint(
-    lake: Lake, lifting: Callable[[Lake, Messages], Lifting], lift: Lift, reason: str = ""
+    lake: Lake, lifting: Callable[[Lake, Messages, Wholes], Lifting], lift: Lift, reason: str = ""
 ) -> tuple[int | None, int, int]:
     """Commit a new batch that decodes again the rejected messages, of one reason code if given, that can be decoded now.
 
@@ -171,13 +172,14 @@ def appoint(
             return None, 0, 0
         kept = lake.read(BRONZE.name).where(F.col("kind") == "message")
         rows = kept.join(F.broadcast(places.select(*PLACE, "batch")), [*PLACE, "batch"], "left_semi")
-        sealing.refuse_unreadable_rows(sealing.opener(lake), rows)
-        how = lifting(lake, Messages(lake, lambda: rows))
-        how = replace(how, wholes=split_lookup.wholes_of_replay(lake, rows, how.opener))
+        opener = sealing.opener(lake)
+        sealing.refuse_unreadable_rows(opener, rows)
+        wholes = split_lookup.wholes_of_replay(lake, rows, opener)
+        how = lifting(lake, Messages(lake, lambda: rows), wholes)
         still = lift(rows, how).where(F.col("kind") == "reject").select(*PLACE, "batch")
         appointed = places.join(rows.select(*PLACE, "batch").distinct(), [*PLACE, "batch"], "left_semi")
         decodable = appointed.join(still, [*PLACE, "batch"], "left_anti").collect()
-        ready = _complete([row.asDict() for row in decodable], how.wholes.others)
+        ready = _complete([row.asDict() for row in decodable], wholes.others)
     finally:
         places.unpersist()
     if not ready:
@@ -189,7 +191,7 @@ def appoint(
 
 def _complete(ready: Sequence[Row], others: Mapping[Spot, Sequence[Spot]]) -> list[Row]:
     """Rejects without the parts of messages of which a part is in another batch and is not among them."""
-    rows = {Spot(*(row[name] for name in Spot._fields)): row for row in ready}
+    rows = {Spot.of(row): row for row in ready}
     for last, parts in others.items():
         if not {last, *(part for part in parts if part.batch != last.batch)} <= rows.keys():
             for spot in (last, *parts):

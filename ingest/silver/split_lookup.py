@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from ingest.decoding.split import MessagePart
 from ingest.lake.envelope import Opener
 from ingest.lake.lake import Lake
+from ingest.silver.lift import INPUT
 from ingest.silver.messages import Messages, of_batches
 from ingest.silver.split_messages import ROWS, Spot, Wholes, part_rows, put_together, splitting
 
@@ -31,8 +32,10 @@ def wholes_of(lake: Lake, batches: Iterable[int], opener: Opener) -> Wholes:
 
 def wholes_of_replay(lake: Lake, rows: DataFrame, opener: Opener) -> Wholes:
     """What the parts among replayed messages of bronze become, together with those of their batches, which need not be replayed."""
-    parts = _part_rows(lake, Messages(lake, lambda: rows), opener, every=True)
-    return wholes_of(lake, {row["batch"] for row in parts}, opener)
+    if not (sources := _formats(lake)):
+        return Wholes()
+    parts = rows.select(*INPUT).mapInArrow(part_rows(opener.opened, sources, every=True), ROWS)
+    return wholes_of(lake, {row["batch"] for row in parts.select("batch").distinct().collect()}, opener)
 
 
 def _formats(lake: Lake) -> dict[str, str]:
@@ -48,15 +51,15 @@ def _part_rows(lake: Lake, messages: Messages, opener: Opener, *, every: bool) -
 def _put_together(lake: Lake, rows: Iterable[Mapping[str, Any]], *, over_batches: bool = False) -> Wholes:
     parts: dict[str, dict[Spot, MessagePart]] = {}
     for row in rows:
-        spot = Spot(*(row[name] for name in Spot._fields))
+        spot = Spot.of(row)
         part = MessagePart(row["number"], row["total"], bytes(row["data"]), row["size"])
         parts.setdefault(spot.source, {})[spot] = part
     read: dict[Spot, bytes] = {}
     others: dict[Spot, tuple[Spot, ...]] = {}
-    for name, format_name in _formats(lake).items():
-        module = splitting(format_name)
-        if module is not None and name in parts:
-            done = put_together(parts[name], module.joined, over_batches=over_batches)
-            read |= done.read
-            others |= done.others
+    for name, of_source in parts.items():
+        module = splitting(lake.pipeline.by_source[name].format)
+        assert module is not None
+        done = put_together(of_source, module.joined, over_batches=over_batches)
+        read |= done.read
+        others |= done.others
     return Wholes(read, others)

@@ -25,16 +25,6 @@ LENGTH = 4  # bytes before each record of a file
 READ_WITH_LAST = b""
 """In place of a whole message: this part is read with the last one."""
 ROWS = "source STRING, topic STRING, `partition` INT, batch BIGINT, `offset` BIGINT, number INT, total INT, data BINARY, size INT"
-_PLACE = ("source", "topic", "partition", "batch", "offset")
-_ROW = pa.schema(
-    [
-        *BRONZE.part(*_PLACE),
-        ("number", pa.int32()),
-        ("total", pa.int32()),
-        ("data", pa.binary()),
-        ("size", pa.int32()),
-    ]
-)
 
 
 class Splitting(Protocol):
@@ -57,6 +47,22 @@ class Spot(NamedTuple):
     partition: int
     batch: int
     offset: int
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Spot:
+        """The place of a row with columns of these names."""
+        return cls(*(row[name] for name in cls._fields))
+
+
+_ROW = pa.schema(
+    [
+        *BRONZE.part(*Spot._fields),
+        ("number", pa.int32()),
+        ("total", pa.int32()),
+        ("data", pa.binary()),
+        ("size", pa.int32()),
+    ]
+)
 
 
 class Wholes(NamedTuple):
@@ -121,7 +127,9 @@ def parts_in(
     }
     if not parts:
         return {}
-    places = zip(*(batch.column(name).take(pa.array(parts)).to_pylist() for name in _PLACE), strict=True)
+    places = zip(
+        *(batch.column(name).take(pa.array(parts)).to_pylist() for name in Spot._fields), strict=True
+    )
     return {at: (Spot(*place), read) for (at, read), place in zip(parts.items(), places, strict=True)}
 
 

@@ -200,15 +200,6 @@ def in_parts(envelope: bytes, parts: int) -> list[bytes]:
     size = -(-len(data) // parts)
     cuts = [data[at * size : (at + 1) * size] for at in range(parts)]
     return [
-        b"\x08\x01\x10"
-        + _number(parts)
-        + (b"\x18" + _number(at) if at else b"")
-        + b"\x22"
-        + _number(len(cut))
-        + cut
+        encode("tencent-protobuf", {"version": 1, "total": parts, "index": at, "data": {"$hex": cut.hex()}})
         for at, cut in enumerate(cuts)
     ]
-
-
-def _number(value: int) -> bytes:
-    return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + _number(value >> 7)

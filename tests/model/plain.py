@@ -90,7 +90,7 @@ def _anchors(how: Lifting, landed: Sequence[pa.RecordBatch]) -> dict[Spot, tuple
     events = [
         Event(stream_of(how.pipeline, *spot[:3]), spot, row["second"])
         for row in rows
-        for spot in [Spot(*(row[name] for name in Spot._fields))]
+        for spot in [Spot.of(row)]
     ]
     if not events:
         return {}

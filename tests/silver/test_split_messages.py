@@ -77,10 +77,7 @@ def decoded(
     """The changes of messages, how many are rejects, and what the lookup says."""
     look = part_rows(lambda page: page, {"s": NAME}, every=every)
     rows = [row for page in look(iter(pages(landed, size))) for row in page.to_pylist()]
-    parts = {
-        Spot(*(row[name] for name in Spot._fields)): MessagePart(*(row[name] for name in MessagePart._fields))
-        for row in rows
-    }
+    parts = {Spot.of(row): MessagePart(*(row[name] for name in MessagePart._fields)) for row in rows}
     wholes = put_together(parts, tencent_protobuf.joined, over_batches=over_batches)
     written = lift(replace(HOW, wholes=wholes))(iter(pages(landed, size)))
     done = [row for page in written for row in page.to_pylist()]
@@ -229,7 +226,10 @@ class Yard:
         pipeline = load(folder / "yard.yaml")
         self.lake = Lake(unstarted(), pipeline)
         self.offsets = [4 * at + sum(map(len, self.sent[:at])) for at in range(len(self.sent))]
-        self.first = next(at for at, value in enumerate(self.sent) if value[3:6] == b"\x03\x18\x01") + 1
+        parts = [tencent_protobuf.part(value) for value in self.sent]
+        numbers = [None if part is None else part.number for part in parts]
+        self.first = numbers.index(1) + 1
+        self.lasts = [at for at, number in enumerate(numbers) if number == 2]
         self.waiting: list[list[str]] = []  # the codes of open rejects after each run
         framed = [len(value).to_bytes(4, "big") + value for value in self.sent]
         for end in (self.first, len(self.sent)):
@@ -273,7 +273,7 @@ def erased_parts(lake: Lake, where: str) -> tuple[int, dict[int, bytes]]:
 def test_all_parts_of_an_erased_rows_message_go(tmp_path: Path) -> None:
     """Its values would stay in the parts before the last one, which no decoder reads by themselves."""
     yard = Yard(tmp_path, "bronze", "silver", "gold")
-    lasts = {offset: at for at, offset in enumerate(yard.offsets) if yard.sent[at][3:6] == b"\x03\x18\x02"}
+    lasts = {yard.offsets[at]: at for at in yard.lasts}
     offset, parts = erased_parts(yard.lake, f'"offset" IN ({", ".join(map(str, lasts))})')
     for first in yard.offsets[lasts[offset] - 2 : lasts[offset]]:
         assert left_of(parts[first]).kept == []
@@ -305,7 +305,7 @@ def test_a_replay_of_the_last_part_has_the_others_of_its_batch(spark: SparkSessi
     """Of a whole message that was refused only the last part is a reject, and nothing could ever read it."""
     yard = Yard(tmp_path, "bronze", "silver")
     lake = Lake(spark, yard.lake.pipeline)
-    at = next(at for at in range(yard.first + 1, len(yard.sent)) if yard.sent[at][3:6] == b"\x03\x18\x02")
+    at = next(at for at in yard.lasts if at > yard.first)
     rows = lake.read(BRONZE.name).where(f"kind = 'message' AND `offset` = {yard.offsets[at]}")
     [whole] = [
         whole
