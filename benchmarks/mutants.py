@@ -50,8 +50,8 @@ MUTANTS = (
     Mutant(
         "delete wins ties",
         "ingest/fold.py",
-        "key=lambda event: (event.order, isinstance(event, Placed)))",
-        "key=lambda event: (event.order[:4], getattr(event, 'change', None) and event.change.op == 'delete', event.order))",
+        "return event.order, isinstance(event, Placed)\n",
+        "return event.order[:4], isinstance(event, Placed) and event.change.op == 'delete', event.order\n",
     ),
     Mutant(
         "absent taken for NULL",
@@ -68,8 +68,8 @@ MUTANTS = (
     Mutant(
         "duplicates applied again where they arrive",
         "ingest/fold.py",
-        "key=lambda event: (event.order, isinstance(event, Placed)))",
-        "key=lambda event: (event.order.arrival, event.order))",
+        "return event.order, isinstance(event, Placed)\n",
+        "return event.order.arrival, event.order\n",
     ),
     Mutant(
         "a repeated key change inherits again",

@@ -206,9 +206,14 @@ def fold(
     return table.rows
 
 
+def place_in_history(event: Placed | SchemaStep) -> tuple[Order, bool]:
+    """Where an event stands; a step for a column that a row announces has the row's place, and comes before it."""
+    return event.order, isinstance(event, Placed)
+
+
 def in_order(events: Iterable[Placed | SchemaStep]) -> list[Placed | SchemaStep]:
-    """Events in the order of history; a step for a column that a row announces has the row's place, and comes before it."""
-    return sorted(events, key=lambda event: (event.order, isinstance(event, Placed)))
+    """Events in the order of history."""
+    return sorted(events, key=place_in_history)
 
 
 def steps(table: Table, events: Iterable[Placed | SchemaStep]) -> Iterator[Step]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from ingest.change import Image, LaneId
 from ingest.config.masks import Masks
-from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table
+from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table, place_in_history
 from ingest.gold import evidence
 from ingest.gold.completed import folded
 from ingest.images_before import WHOLE, Chain, ImagesBefore, Link, in_words
@@ -241,7 +241,7 @@ def tell(
 
     ``images`` says how the lane's dialect writes images before.
     """
-    ordered = sorted(happened, key=lambda told: (told.order, isinstance(told.event, Placed), told.batch))
+    ordered = sorted(happened, key=lambda told: (*place_in_history(told.event), told.batch))
     table = Table(mirror.keys, mirror.key_types, soft=mirror.soft)
     chain = Chain(table, mirror.logical_types, images)
     done: dict[int, list[Step]] = {}
