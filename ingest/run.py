@@ -90,7 +90,7 @@ class Warm:
     next_look: float = (
         0.0  # when to look again whether the mirrors are there, by the clock of `time.monotonic`
     )
-    # what the sources lack of their topics, by source and topic, as the broker has just said
+    # what to say of the inputs that the sources lack, by source and input, as bronze has just found
     missing_inputs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     next_sync: float = 0.0  # when to try the catalog again, by the same clock
     seen: Seen = field(default_factory=Seen)  # the lake, as the last tick left it

@@ -29,7 +29,7 @@ from ingest.lake.delta import NO_TABLE, Snapshot
 from ingest.lake.former_names import Move
 from ingest.lake.logged_statements import Statement, counting
 from ingest.lake.mirrors import Column, Mirror
-from ingest.lake.resolve import resolved
+from ingest.lake.resolve import Came, Sent, resolved
 from ingest.lake.stamps import change_of
 from ingest.lake.tables import Tables
 from ingest.order import order_of
@@ -136,16 +136,16 @@ def foresee(
         lines: book lines of messages that are not decoded yet.
         statements: their statements, as rows of `ddl`.
         changes: their rows of `changes`, on which conditions and computed columns are tried.
-        lake: where rows of renamed tables are, which a run carries over to their new names.
+        lake: what tables have sent: it decides what statements mean, and which rows a run carries over to new names.
     """
     lines = list(lines)
     more = [*known.books.lines, *lines]
     last = max((line.batch for line in more), default=known.last)
     books = replace(known.books, last=last, lines=more)
     logged = [*known.ledger.statements, *counting(statements, {})]
-    came = {line.table_id for line in lines if line.changes}
-    asked = lake if known.last else None
-    ledger = _ledger(asked, logged, books, came)
+    came = {(line.source, line.table_id) for line in lines if line.changes}
+    asked = _asked(lake, came) if lake is not None and known.last else ()
+    ledger = _ledger(logged, books, asked)
     sent: dict[LaneId, list[Mapping[str, Any]]] = {}
     for row in changes:
         lane = row["source"], TableId.of(row)
@@ -164,25 +164,25 @@ def foresee(
         last += 1
         books = replace(books, last=last, lines=[*books.lines, *rows.lines(last)])
         logged = [_landed(statement, move, last) for statement in logged]
-        ledger = _ledger(asked, logged, books, came)
+        ledger = _ledger(logged, books, asked)
         again = _of_jobs(pipeline, known, books, ledger, sent)
         made |= {path: _carrying(again[path], rows, came) for path in paths}
     return list(made.values())
 
 
-def _ledger(
-    lake: Tables | None, logged: Iterable[Statement], books: Books, came: Collection[TableId]
-) -> Ledger:
-    """The statements as a run would understand them; ``came`` are the tables with changes that are not decoded yet."""
-    ordered = sorted(logged, key=lambda statement: statement.order)
-    if lake is None:
-        return Ledger(resolved(ordered, books.lanes))
+def _ledger(logged: Iterable[Statement], books: Books, asked: tuple[()] | tuple[Sent, Came]) -> Ledger:
+    """The statements as a run would understand them; ``asked`` tells what tables have sent, if a lake knows it."""
+    return Ledger(resolved(sorted(logged, key=lambda statement: statement.order), books.lanes, *asked))
+
+
+def _asked(lake: Tables, pending: Collection[LaneId]) -> tuple[Sent, Came]:
+    """Which columns tables have sent, and whether they have sent rows; those of ``pending`` may have sent some anywhere."""
     decoded = lanes.came_between(lake)
 
-    def came_between(source: str, table: TableId, *span: Any) -> bool:
-        return table in came or decoded(source, table, *span)
+    def came(source: str, table: TableId, *span: Any) -> bool:
+        return (source, table) in pending or decoded(source, table, *span)
 
-    return Ledger(resolved(ordered, books.lanes, lanes.sent_columns(lake), came_between))
+    return lanes.sent_columns(lake), came
 
 
 def _of_jobs(
@@ -207,12 +207,12 @@ def _landed(statement: Statement, move: Move, batch: int) -> Statement:
     return replace(statement, carried={**statement.carried, move.table: batch})
 
 
-def _carrying(foreseen: Foreseen, rows: Carried, came: Collection[TableId]) -> Foreseen:
+def _carrying(foreseen: Foreseen, rows: Carried, came: Collection[LaneId]) -> Foreseen:
     """A mirror to which rows are carried over; ``came`` are the tables with changes that are not decoded yet."""
     if foreseen.action in (HOLD, WAIT):
         return foreseen
     names = rows.move.rows.tenures
-    grows = any(tenure.table in came for tenure in names)
+    grows = any((rows.source, tenure.table) in came for tenure in names)
     count = "the rows" if grows else f"the {counted(len(rows.rows), 'row')}"
     why = f"{count} of {names[-1].table} would be carried over to it. {foreseen.why}"
     return replace(foreseen, why=why.strip())

@@ -41,7 +41,12 @@ class _Missed(NamedTuple):
 
 def note(lake: Lake, missing: Missing) -> None:
     """Keep which inputs sources lack, where these are not the known ones, in a lake that has mirrors."""
-    news = {source: texts for source, texts in missing.items() if not are_known(lake, source, texts)}
+    if not missing or not lake.exists(DECISIONS.name):
+        return
+    known = _missed(lake)
+    news = {
+        source: texts for source, texts in missing.items() if known.get(source, {}).keys() != texts.keys()
+    }
     decisions.append(
         lake, [Decision(MISSING_INPUTS, source, {_TEXTS: dict(texts)}) for source, texts in news.items()]
     )

@@ -76,7 +76,8 @@ def resolved(
         statements: all of the ledger, in order.
         lanes: the source tables that have sent rows.
         sent: the columns of their rows; asked only where a copy that was created with columns replaces a table,
-            where a CREATE names a table in another letter case, and for a MODIFY of a column that no statement has made.
+            where a CREATE names a table in another letter case, for a MODIFY of a column that no statement has made, and for a
+            table that is renamed or becomes a partition.
         came: asked only where a table is renamed, or becomes a partition, whose name has rows: between its CREATE and that.
     """
     named: dict[str, _Names] = defaultdict(_Names)
