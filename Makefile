@@ -32,7 +32,7 @@ help:
 	@echo 'make e2e        run those that use Spark for long or real parts: kills, a broker, databases, a store, a cluster; what cannot be had is skipped'
 	@echo 'make slow       run the long tests: random histories through Spark, every cut into batches, rebuilds, epochs'
 	@echo 'make mutants    plant known faults and see the tests catch each; make histories: a million random histories'
-	@echo 'make bench      the same batch by this and by what people would write today; bench-full: all of it, about an hour'
+	@echo 'make bench      the same batch by this and by what people would write today; bench-full: in full, about an hour'
 	@echo 'make dist       build the wheel and the source archive, the same bytes each time'
 	@echo 'make lint       style, types and layers'
 	@echo 'make lock       write the lock files (UPGRADE=--upgrade: of the newest versions) and the bill of materials'

@@ -9,7 +9,6 @@ products. Exit 1 if one is wrong with certainty.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections import Counter
 from random import Random
@@ -24,6 +23,7 @@ from tests.operate.test_detect_corpus import (
     SENT_BY_ANOTHER,
     bytes_of,
     certain,
+    cut,
     is_read_alike,
     mixed,
     renamed,
@@ -39,7 +39,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--cut", type=int, default=500, help="how many damaged messages")
     counts = counted(parser.parse_args().cut)
-    foreign = Counter(_said(certain([json.dumps(each).encode()]), None) for each in FOREIGN)
+    foreign = Counter(_said(certain([bytes_of(each)]), None) for each in FOREIGN)
     others = Counter(_said(certain([bytes_of(each)]), None) for each in OF_OTHER_PRODUCTS.values())
     print(table(counts, foreign))
     print(f"of other products: {others[DOUBT]} said so, {others[WRONG]} named with certainty")
@@ -62,7 +62,7 @@ Counts = Counter[tuple[str, str, str]]
 """Messages by their format, the kind of corpus and what is said of them."""
 
 
-def counted(cut: int) -> Counts:
+def counted(cuts: int) -> Counts:
     """What is said of every message of the corpus."""
     counts: Counts = Counter()
     for case in golden.cases():
@@ -75,24 +75,16 @@ def counted(cut: int) -> Counts:
         name = DIALECTS[dialect].format
         counts[name, "history", _said(certain(messages), name)] += 1
     random = Random("cut messages")  # noqa: S311 - data, no secrets
-    for _ in range(cut):
-        dialect = random.choice(sorted(sent))
-        name = DIALECTS[dialect].format
-        counts[name, "cut", _said(certain([_damaged(random.choice(sent[dialect]), random)]), name)] += 1
-    for _ in range(TWO):
-        dialect = random.choice(sorted(sent))
-        name = DIALECTS[dialect].format
-        counts[name, "renamed", _said(certain([renamed(random.choice(sent[dialect]), random)]), name)] += 1
+    for kind, times, changed in (("cut", cuts, cut), ("renamed", TWO, renamed)):
+        for _ in range(times):
+            dialect = random.choice(sorted(sent))
+            name = DIALECTS[dialect].format
+            counts[name, kind, _said(certain([changed(random.choice(sent[dialect]), random)]), name)] += 1
     return counts
 
 
 def _sent(dialect: str) -> list[bytes]:
     return [message.value for message in DIALECTS[dialect].write(history(1)) if message.value]
-
-
-def _damaged(value: bytes, random: Random) -> bytes:
-    place = random.randrange(1, len(value))
-    return random.choice((value[:place], value[place:], value[:place] + value[place + 1 :]))
 
 
 def _said(named: str | None, expected: str | None) -> str:

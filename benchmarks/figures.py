@@ -49,11 +49,13 @@ def replaced(text: str, block: str) -> str:
 
 def in_readme(results: str) -> str:
     """The usual batch by every contestant, then other batches under both engines."""
+    if not (contestants := _contestants(results)):
+        return "(The last run has no result of the usual batch.)"
     heads = [
         "| the usual batch, warm | seconds | CPU-seconds | memory of all processes |",
         "|---|---|---|---|",
     ]
-    blocks = [[*heads, *_contestants(results)]]
+    blocks = [[*heads, *contestants]]
     if batches := [line for each in _BATCHES if (line := _line(results, *each))]:
         engines = "`engine: spark`: seconds | CPU-seconds | `engine: auto`: seconds | CPU-seconds"
         blocks.append([f"| batch, warm | {engines} |", "|---|---|---|---|---|", *batches])
@@ -107,7 +109,7 @@ def _line(results: str, name: str, title: str, begin: tuple[str, ...], head: str
     cells: list[str] = []
     for engine in ("product", "product, engine auto"):
         if engine != "product" and "{}" not in begin[0]:
-            cells += ["", ""]  # such a batch is the same under both
+            cells += ["", ""]  # its section is of one engine alone
             continue
         row = cells_of(results, title, tuple(part.format(engine) for part in begin), head)
         cells += row or ["", ""]

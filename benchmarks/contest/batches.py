@@ -72,12 +72,11 @@ def _data(table: Path) -> set[Path]:
 def ticks(ground: Ground, chosen: Chosen, often: int = 6, unfit: int = 4) -> Section:
     """Small batches into large tables: the first from a cold start, the others in the same session; then some with cells that do not fit."""
     branch = branched(ground)
-    files = [ground.batch(f"tick-{n}", branch.batch(TICK)) for n in range(often)]
-    for n in (1, 3):
-        moment = branched(ground)
-        for _ in range(n):
-            moment.batch(TICK)
-        ground.expect(f"ticked-{n}", moment)
+    files = []
+    for n in range(1, often + 1):
+        files.append(ground.batch(f"tick-{n}", branch.batch(TICK)))
+        if n in (1, 3):
+            ground.expect(f"ticked-{n}", branch)
     spoiled = Spoiled(branch, UNFIT)
     files += [ground.batch(f"unfit-{n}", spoiled.batch(TICK)) for n in range(unfit)]
     ground.expect("unfit", spoiled)
@@ -86,7 +85,7 @@ def ticks(ground: Ground, chosen: Chosen, often: int = 6, unfit: int = 4) -> Sec
     for one in of(chosen, PRODUCT, AUTO, RECIPE):  # of the product only its start: ticks are `--every`
         number = 3 if one is RECIPE else 1
         found[one.name] = run(ground, one, f"{one.name} ticks", [(steps[:number], f"ticked-{number}")])
-    for product in of(chosen, LOOP, AUTO_LOOP):
+    for product in (LOOP, AUTO_LOOP):
         name = f"{product.name} --every"
         found[name] = run(ground, product, f"{name} ticks", [(steps, "unfit")])
     verdicts = ground.verdicts()

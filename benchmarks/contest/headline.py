@@ -32,7 +32,7 @@ def section(ground: Ground, base: Step, form: Form, chosen: Sequence[Contestant]
     return text, faults_of(verdicts, "product")
 
 
-def auto_cdc(ground: Ground, _base: Step, form: Form, chosen: Sequence[Contestant]) -> Section:
+def auto_cdc(ground: Ground, form: Form, chosen: Sequence[Contestant]) -> Section:
     """The same for Spark's AUTO CDC and the product, once, for its base load alone takes minutes."""
     _, file, _ = batch(ground, "auto_cdc", form.messages)
     say("auto_cdc: base load")

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import shutil
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+import pyarrow as pa
 
 from benchmarks.contest import readers
 from benchmarks.contest.ground import AUTO_LOOP, LOOP, PRODUCT, RECIPE, Ground, Verdict
@@ -117,11 +120,11 @@ def thousand(folder: Path, tables: int) -> Section:
         "| contestant | batch | messages | tables touched | s | CPU-s | s a table | CPU-s a table | peak GiB |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    verdicts, texts = [], []
+    expected, verdicts, texts = workload.expected(), [], []
     for one in (LOOP, AUTO_LOOP):
         taken = run(ground, one, f"{one.name} thousand", [(steps, "")])
         say("thousand: comparing")
-        verdicts.append(compared(ground.place(f"{one.name} thousand"), workload))
+        verdicts.append(compared(ground.place(f"{one.name} thousand"), expected))
         shutil.rmtree(ground.place(f"{one.name} thousand"))
         for step, (touched, _) in zip(taken, batches.values(), strict=True):
             lines.append(
@@ -138,10 +141,10 @@ def thousand(folder: Path, tables: int) -> Section:
     return text, sum(bool(verdict.error or verdict.wrong) for verdict in verdicts)
 
 
-def compared(place: Path, workload: Workload) -> Verdict:
+def compared(place: Path, tables: Mapping[str, pa.Table]) -> Verdict:
     """Every mirror of a pass with what it must hold, without Spark, to which each table is a dozen jobs."""
     verdict = Verdict()
-    for name, expected in workload.expected().items():
+    for name, expected in tables.items():
         try:
             wrong = readers.wrong_rows(place / "lake" / "mirrors" / DATABASE / name, expected)
         except Exception as error:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from benchmarks.contest import readers
 from benchmarks.contest.ground import AUTO_LOOP, LOOP, PRODUCT, Ground
 from benchmarks.contest.measure import say
+from benchmarks.contest.scale import compared
 from benchmarks.contest.sections import Section, run
 from benchmarks.contest.workload import DATABASE, Table
 
@@ -127,35 +128,25 @@ def wide(folder: Path) -> Section:
         names = [f"c{n}" for n in range(1, count)]
         ground = Ground(folder / str(count), Cranes(0), {"*": {}})
         (ground.folder / "start" / PRODUCT.start).mkdir()
-        rows = [{"id": str(key), **{name: str(key * n) for n, name in enumerate(names)}} for key in range(3)]
-        tables = ("narrow", "wide", "wide")
-        sent = [rows[0] if table == "wide" else {"id": "1"} for table in tables]
-        sent[2] = rows[1]
+        rows = [{"id": str(key), **{name: str(key * n) for n, name in enumerate(names)}} for key in range(2)]
+        expected = {"wide": pa.table({name: [int(row[name]) for row in rows] for name in rows[0]})}
+        sent = [("narrow", {"id": "1"}), ("wide", rows[0]), ("wide", rows[1])]
         files = [
             ground.batch(f"wide-{n}", [_message(table, n + 1, "INSERT", row)])
-            for n, (table, row) in enumerate(zip(tables, sent, strict=True))
+            for n, (table, row) in enumerate(sent)
         ]
         steps = [("cold", [files[0]]), ("first", [files[1]]), ("more", [files[2]])]
         for one in (LOOP, AUTO_LOOP):
             label = f"{one.name} wide"
             _, first, more = run(ground, one, label, [(steps, "")])
-            wrong = _wide_wrong(ground.place(label) / "lake" / "mirrors" / DATABASE / "wide", rows[:2])
-            faults += bool(wrong)
+            verdict = compared(ground.place(label), expected)
+            faults += bool(verdict.error or verdict.wrong)
             lines.append(
                 f"| {count:,} | {one.name} | {first.wall:.2f} | {first.cpu:.2f} | {more.wall:.2f} | {more.cpu:.2f} | "
-                f"{max(first.peak, more.peak):.2f} | {wrong or 'equal'} |"
+                f"{max(first.peak, more.peak):.2f} | {verdict} |"
             )
             ground.clear()
     return "## One insert into a table of very many columns, warm\n\n" + "\n".join(lines), faults
-
-
-def _wide_wrong(mirror: Path, rows: list[dict[str, str]]) -> str:
-    try:
-        expected = pa.table({name: [int(row[name]) for row in rows] for name in rows[0]})
-        wrong = readers.wrong_rows(mirror, expected)
-    except Exception as error:
-        return f"failed: {error}"[:200]
-    return f"WRONG: {wrong} rows" if wrong else ""
 
 
 def _message(table: str, serial: int, kind: str, row: dict[str, str] | None, sql: str = "") -> str:

@@ -82,9 +82,9 @@ def left_out(name: str, folder: Path, form: Form, seconds_left: float) -> Sectio
     None if it fits.
     """
     is_over = seconds_left <= 0
-    why = f"the run's {form.minutes} minutes are over" if is_over else ""
-    if not why and name in LARGE:
-        why = crowded(folder, form, LARGE[name])
+    why = "the run's time is over" if is_over else ""
+    if name in LARGE:
+        why = why or crowded(folder, form, LARGE[name])
     if not why:
         return None
     say(f"{name} is left out: {why}")
@@ -116,7 +116,7 @@ def sections(folder: Path, form: Form, chosen: Chosen) -> dict[str, Callable[[],
         "thousand": lambda: scale.thousand(folder / "thousand", form.tables),
         "apart": lambda: batches.apart(shared(), form.messages),
         "degrade": lambda: degrade.degrade(shared(), form.messages // 5),
-        "auto_cdc": lambda: headline.auto_cdc(*base(), form, of(chosen, PRODUCT, AUTO_CDC)),
+        "auto_cdc": lambda: headline.auto_cdc(shared(), form, of(chosen, PRODUCT, AUTO_CDC)),
         "statements": lambda: shapes.statements(folder / "statements", 10 * form.rows),
         "wide": lambda: shapes.wide(folder / "wide"),
         "row": lambda: batches.in_a_row(shared(), form.messages),

@@ -97,9 +97,9 @@ def test_a_missing_mirror_is_no_right_one(tmp_path: Path) -> None:
     expected = workload.expected()
     place = tmp_path / "lake" / "mirrors" / DATABASE
     deltalake.write_deltalake(place / "orders0", expected["orders0"])
-    assert "orders1" in scale.compared(tmp_path, workload).error
+    assert "orders1" in scale.compared(tmp_path, expected).error
     deltalake.write_deltalake(place / "orders1", expected["orders1"])
-    assert "equal" == str(scale.compared(tmp_path, workload))
+    assert "equal" == str(scale.compared(tmp_path, expected))
 
 
 def test_dead_files_are_distinguished_from_living_ones(tmp_path: Path) -> None:
