@@ -7,6 +7,7 @@ must say its doubt.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -245,7 +246,7 @@ def test_no_single_message_is_certainly_anothers(name):
 
 def test_foreign_messages_are_of_no_format():
     """A topic of something else would be landed as rows."""
-    assert [] == [one for one in FOREIGN if certain([json.dumps(one).encode()])]
+    assert [] == [each for each in FOREIGN if certain([bytes_of(each)])]
 
 
 def bytes_of(message: object) -> bytes:
@@ -346,6 +347,19 @@ def renamed(value: bytes, random: Random) -> bytes:
     return json.dumps(message).encode()
 
 
+def cut(value: bytes, random: Random) -> bytes:
+    """A message without its beginning, its end, or one byte."""
+    place = random.randrange(1, len(value))
+    return random.choice((value[:place], value[place:], value[:place] + value[place + 1 :]))
+
+
+def changed(random: Random, change: Callable[[bytes, Random], bytes]) -> tuple[str, bytes]:
+    """A message of some dialect's history that was changed, with the dialect's name."""
+    name = random.choice(sorted(DIALECTS))
+    sent = [message.value for message in DIALECTS[name].write(history(random.randrange(5)))]
+    return name, change(random.choice([each for each in sent if each]), random)
+
+
 def test_messages_of_two_formats_are_not_certainly_of_one():
     """A topic with two writers would be declared as one source, and the half of it read wrongly."""
     random = Random("mixed messages")
@@ -363,9 +377,7 @@ def test_messages_with_a_renamed_member_are_of_their_format_or_of_none():
     random = Random("renamed members")
     wrong = []
     for _ in range(RENAMED):
-        name = random.choice(sorted(DIALECTS))
-        sent = [message.value for message in DIALECTS[name].write(history(random.randrange(5)))]
-        value = renamed(random.choice([each for each in sent if each]), random)
+        name, value = changed(random, renamed)
         if certain([value]) not in (None, DIALECTS[name].format):
             wrong.append((name, certain([value]), value))
     assert [] == wrong
@@ -376,13 +388,9 @@ def test_cut_messages_are_of_their_format_or_of_none():
     random = Random("cut messages")
     wrong = []
     for _ in range(CUT):
-        name = random.choice(sorted(DIALECTS))
-        sent = [message.value for message in DIALECTS[name].write(history(random.randrange(5)))]
-        value = random.choice([each for each in sent if each])
-        place = random.randrange(1, len(value))
-        damaged = random.choice((value[:place], value[place:], value[:place] + value[place + 1 :]))
-        if certain([damaged]) not in (None, DIALECTS[name].format):
-            wrong.append((name, certain([damaged]), damaged))
+        name, value = changed(random, cut)
+        if certain([value]) not in (None, DIALECTS[name].format):
+            wrong.append((name, certain([value]), value))
     assert [] == wrong
 
 
