@@ -78,6 +78,12 @@ class Schemas:
         self.result = run(unstarted(), self.pipeline, stages or ("bronze", "silver", "gold"), self.warm)
         return {one.mirror.removeprefix("db."): one.state for one in self.result.mirrors}
 
+    def message(self, table: str) -> str:
+        """What the last run says of a mirror."""
+        assert self.result is not None
+        [said] = [mirror.message for mirror in self.result.mirrors if mirror.mirror == f"db.{table}"]
+        return said
+
     @property
     def lake(self) -> Lake:
         """What was written."""

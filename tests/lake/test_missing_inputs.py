@@ -49,10 +49,9 @@ class Landing(Shops):
     @property
     def pipeline(self) -> Pipeline:
         """Over the files of that folder."""
-        of_files = Shops.pipeline.fget(self)  # type: ignore[attr-defined]
-        [source] = of_files.sources
-        made: Pipeline = replace(of_files, sources=(replace(source, path=f"{self.folder}/landing/*.jsonl"),))
-        return made
+        made = super().pipeline
+        [source] = made.sources
+        return replace(made, sources=(replace(source, path=f"{self.folder}/landing/*.jsonl"),))
 
 
 def shows(monkeypatch: pytest.MonkeyPatch, *topics: str, is_down: bool = False) -> None:
