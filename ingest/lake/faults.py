@@ -11,6 +11,7 @@ import errno
 import re
 import shutil
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +39,7 @@ _SILENT = "the store does not answer{at}: see whether it can be reached from her
 # What a caller meets whose connection to Java has ended with it, before the system says that the process has.
 _HUNG_UP = (ConnectionError, EOFError)
 _HUNG_UP_IN_PY4J = ("Py4JNetworkError", "Py4JError")
+_OF_JAVA = ("py4j", "pyspark", "delta")  # packages that speak with Java
 _MOMENT = 1.0  # seconds from the one to the other
 _JAVA = (
     "Java, in which Spark runs, has ended {how}: see whether this machine was short of memory, then run again"
@@ -131,16 +133,28 @@ def _known(error: BaseException) -> tuple[str | None, bool]:
 
 
 def _java_ended(error: BaseException) -> str | None:
-    """The sentence of a failure while this process' Java has ended: all that asks it fails, each in its own words."""
+    """The sentence of a failure while this process' Java has ended: all that asks it fails, each in its own words.
+
+    A failure of code that has not asked Java has another cause, whatever has become of Java.
+    """
     if "pyspark" not in sys.modules:
         return None
     from ingest.spark.session import how_java_ended
 
+    causes = _causes(error)
     has_hung_up = any(
-        isinstance(cause, _HUNG_UP) or type(cause).__name__ in _HUNG_UP_IN_PY4J for cause in _causes(error)
+        isinstance(cause, _HUNG_UP) or type(cause).__name__ in _HUNG_UP_IN_PY4J for cause in causes
     )
+    if not has_hung_up and not any(_has_asked_java(cause) for cause in causes):
+        return None
     how = how_java_ended(_MOMENT if has_hung_up else 0)
     return _JAVA.format(how=how) if how else None
+
+
+def _has_asked_java(error: BaseException) -> bool:
+    """True if an error was raised within a package that speaks with Java."""
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_globals.get("__name__", "").partition(".")[0] in _OF_JAVA for frame, _ in frames)
 
 
 def of_kafka(error: BaseException) -> str:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
+from pyspark.sql.classic.column import Column
 
 from ingest import run as runs
 from ingest.config.model import TableRule
@@ -144,6 +145,10 @@ def test_java_that_has_ended_is_named(
                 assert fault(ValueError("anything else")) is None
                 java.send_signal(ended)
             assert f"Java, in which Spark runs, has ended {how}: see whether" in (fault(error) or "")
+            assert fault(RuntimeError("of code that has not asked Java")) is None
+            with pytest.raises(AttributeError) as asked:
+                Column(None) + 1  # type: ignore[arg-type]
+            assert f"has ended {how}" in (fault(asked.value) or "")
         assert fault(error) is None
     assert not damaged(error)
 
