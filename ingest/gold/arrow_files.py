@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from ingest.gold.arrow_crossings import folded, refuse_doubted
 from ingest.gold.arrow_fold import TYPES
 from ingest.gold.arrow_merge import Effort, Merged, merge, pairs
 from ingest.gold.arrow_values import MergeNeeded, NotPlain, arrow_type, of_delta, typed_column
-from ingest.gold.arrow_work import Cleared, LaneWork, MirrorWork, Rows, Shard
+from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows, Shard
 from ingest.gold.collision import CollisionError
 from ingest.gold.outcomes import MirrorOutcomes
 from ingest.gold.row_files import RowFile
@@ -51,12 +51,8 @@ Gone = dict[str, vectors.Rows]
 _Some = Callable[[pa.Table], pa.Table]
 
 
-class Part(NamedTuple):
-    """A mirror's rows after the batch, which rows of its marked files are gone, and what does not fit."""
-
-    rows: Merged
-    gone: Gone
-    rejects: list[Reject]
+def _every(rows: pa.Table) -> pa.Table:
+    return rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,36 +85,62 @@ class Written:
 
 def make(work: MirrorWork, rows: Rows) -> Written:
     """Fold one mirror's changes and write the resulting rows, or the outcomes for a MERGE; commits nothing."""
-    if work.staging and not work.keys:
-        return staged_counts(work, lambda: keyless_arrow.row_counts(work, rows))
-    if work.staging:
-        return staged(work, lambda: outcomes_of(work, rows))
-    return written(work, lambda: _merged(work, rows))
+    return written(work, lambda: outcomes_of(work, rows))
 
 
 def outcomes_of(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
-    """What some changes make of each key: its row, or in a table of old states all of its states."""
-    if work.states:
-        return arrow_states.states(work, rows)
-    return folded(work, rows)
+    """What some changes make of each key: its row, or in a table of old states all of its states; without a key, of each row.
+
+    Raises:
+        NotPlain: these changes do not tell.
+    """
+    if not work.keys:
+        return keyless_arrow.outcomes(work, rows)
+    made = arrow_states.states(work, rows) if work.states else folded(work, rows)
+    refuse_doubted(made, work, there)
+    return made._replace(rejected=[*made.rejected, *unfit.cells(made.table, work)])
 
 
-def written(work: MirrorWork, merged: Callable[[], Part]) -> Written:
-    """Write the rows that a merge results in; what it refuses is said in the result."""
+def written(work: MirrorWork, made: Callable[[], MirrorOutcomes], part: _Some | None = None) -> Written:
+    """Write the rows after the batch, or the outcomes for a MERGE; what is refused is said in the result.
+
+    Args:
+        work: the mirror.
+        made: returns the outcomes.
+        part: of some keys' outcomes alone, which of some rows of the mirror may have these keys.
+    """
 
     def write() -> Written:
-        started = time.monotonic()
-        part = merged()
-        began, result = time.monotonic(), part.rows
-        made = _write_merged(work, result, part.gone)
+        began = time.monotonic()
+        outcomes = made()
+        folded = time.monotonic()
+        if work.staging:
+            file, cleared = stage(work, outcomes.table), list(outcomes.cleared)
+            is_partial = outcomes.is_partial
+            return Written(
+                work.path, file=file, cleared=cleared, partial=is_partial, rejects=outcomes.rejected
+            )
+        result, gone = _after(work, outcomes, part or _every)
+        scanned = time.monotonic()
+        # either all parts replace the files that are not marked, or none
+        replaces = part is not None and bool(outcomes.cleared or not _keeps_files(work))
+        end = _write_merged(replace(work, reshaped=work.reshaped or replaces), result)
         effort = Effort(
-            result.sources, result.cleared, _copied(made.counts), result.filled, result.fold_ms,
-            scan_ms=max(0, round(1000 * (began - started)) - result.fold_ms),
-            write_ms=round(1000 * (time.monotonic() - began)),
+            result.sources, result.cleared, _copied(end.counts), result.filled, fold_ms=_ms(folded - began),
+            scan_ms=_ms(scanned - folded), write_ms=_ms(time.monotonic() - scanned),
         )  # fmt: skip
-        return replace(made, effort=effort, rejects=part.rejects)
+        end = replace(end, effort=effort, rejects=outcomes.rejected)
+        if not end.replaces:
+            return end
+        if part is None:
+            return replace(end, vectors=vectors.write(work.folder, gone))
+        return replace(end, gone={name: packed(numbers) for name, numbers in gone.items()})
 
     return attempted(work, write)
+
+
+def _ms(seconds: float) -> int:
+    return round(1000 * seconds)
 
 
 def attempted(work: MirrorWork, write: Callable[[], Written]) -> Written:
@@ -147,57 +169,23 @@ def _copied(counts: Mapping[str, int]) -> int:
     return max(0, counts.get("written", 0) - counts["inserted"] - counts["updated"])
 
 
-def staged(work: MirrorWork, fold: Callable[[], MirrorOutcomes]) -> Written:
-    """Write outcomes for a MERGE; what the fold refuses is said in the result."""
-
-    def write() -> Written:
-        made = fold()
-        refuse_doubted(made, work, there)
-        rejects = [*made.rejected, *unfit.cells(made.table, work)]
-        file, cleared = stage(work, made.table), list(made.cleared)
-        return Written(work.path, file=file, cleared=cleared, partial=made.is_partial, rejects=rejects)
-
-    return attempted(work, write)
+def packed(rows: vectors.Rows) -> bytes:
+    """Numbers of rows as a bit for each row."""
+    mask = np.zeros(rows[-1] + 1, np.bool_)
+    mask[rows] = True
+    return np.packbits(mask).tobytes()
 
 
-def staged_counts(work: MirrorWork, folded: Callable[[], keyless_arrow.RowCounts]) -> Written:
-    """Write what becomes of a table without a key for a MERGE; what the fold refuses is said in the result."""
-
-    def write() -> Written:
-        made = folded()
-        file = stage(work, made.table)
-        return Written(work.path, file=file, cleared=list(made.cleared), rejects=made.rejects)
-
-    return attempted(work, write)
-
-
-def _merged(work: MirrorWork, rows: Rows) -> Part:
-    if not work.keys:
-        return counted(work, keyless_arrow.row_counts(work, rows), lambda rows: rows)
-    began = time.monotonic()
-    made = outcomes_of(work, rows)
-    refuse_doubted(made, work, there)
-    spent = round(1000 * (time.monotonic() - began))
-    merged, gone = keyed(work, made.table, made.cleared)
-    return Part(replace(merged, fold_ms=spent), gone, [*made.rejected, *unfit.cells(made.table, work)])
-
-
-def counted(work: MirrorWork, counts: keyless_arrow.RowCounts, chosen: _Some) -> Part:
-    """The rows of a table without a key after the batch; ``chosen`` says which of its present ones may be concerned."""
-    return Part(keyless_arrow.merged(work, counts, chosen(_present(work))), {}, counts.rejects)
-
-
-def _write_merged(work: MirrorWork, merged: Merged, gone: Gone) -> Written:
+def _write_merged(work: MirrorWork, merged: Merged) -> Written:
     counts = {"inserted": merged.inserted, "updated": merged.updated, "deleted": merged.deleted}
     changed = merged.updated or merged.deleted or work.reshaped
     if not changed and not merged.inserted:
         return Written(work.path, counts=counts)
-    if not changed and leaves_files(work):
+    if not changed and _leaves_files(work):
         result, made = merged.new, Written(work.path, counts=counts)
     else:
         result = pa.concat_tables([merged.stays, merged.put, merged.new])
-        by_file = vectors.write(work.folder, gone) if gone else {}
-        made = Written(work.path, replaces=True, vectors=by_file, counts=counts)
+        made = Written(work.path, replaces=True, counts=counts)
     file = RowFile(work.folder, work.key_columns)
     file.add(result)
     return with_file(made, file)
@@ -211,7 +199,12 @@ def with_file(made: Written, file: RowFile) -> Written:
     return replace(made, file=end.name, size=end.size, stats=end.stats, counts=counts)
 
 
-def leaves_files(work: MirrorWork) -> bool:
+def _keeps_files(work: MirrorWork) -> bool:
+    """True if parts of a batch may leave the files as they are, however many rows they change."""
+    return bool(work.marked) or (work.appends and _leaves_files(work))
+
+
+def _leaves_files(work: MirrorWork) -> bool:
     """True if new rows get a file next to the table's others, as these are few or large enough."""
     files = len(work.files)
     return files == len(work.marked) if work.marked else work.size > SMALL and files < FILES
@@ -221,28 +214,25 @@ def _present(work: MirrorWork) -> pa.Table:
     return work.schema.empty_table() if work.again else there(work)
 
 
-def keyed(
-    work: MirrorWork, source: pa.Table, cleared: Cleared, chosen: _Some = lambda rows: rows
-) -> tuple[Merged, Gone]:
-    """The rows after the batch, and which rows of marked files are not among these any more.
-
-    ``chosen`` says which rows of other files may have the outcomes' keys; only these are taken.
+def _after(work: MirrorWork, made: MirrorOutcomes, part: _Some) -> tuple[Merged, Gone]:
+    """The rows after the batch, and which rows of marked files are not among these any more; of other files only the ``part`` is
+    taken.
     """
-    merged = arrow_states.replaced if work.states else merge
+    merged = arrow_states.replaced if work.states else merge if work.keys else keyless_arrow.merged
     if not work.marked:
-        return merged(chosen(_present(work)), source, work, cleared), {}
-    if cleared:
+        return merged(part(_present(work)), made.table, work, made.cleared), {}
+    if made.cleared:
         raise MergeNeeded("all rows of a large mirror are deleted")
     others = tuple(file for file in work.files if file[0] not in work.marked)
-    parts, gone = [chosen(there(replace(work, files=others)))], {}
+    parts, gone = [part(there(replace(work, files=others)))], {}
     for name, kept in work.files:
         if name in work.marked:
-            most = ROWS_AT_MOST - sum(part.nbytes for part in parts)
-            touched, numbers = _touched(work, name, kept, source, most)
+            most = ROWS_AT_MOST - sum(rows.nbytes for rows in parts)
+            touched, numbers = _touched(work, name, kept, made.table, most)
             parts.append(touched)
             if touched.num_rows:
                 gone[name] = numbers
-    return merged(pa.concat_tables(parts), source, work, ()), gone
+    return merged(pa.concat_tables(parts), made.table, work, ()), gone
 
 
 # --- changes in -----------------------------------------------------------------------------------

@@ -48,7 +48,6 @@ class Merged:
     sources: int = 0  # the outcomes
     cleared: int = 0  # deleted rows without an outcome
     filled: int = 0  # rows that stay, and that new statements have changed: among the updated ones
-    fold_ms: int = 0  # until the outcomes were known
 
 
 def merge(mirror_rows: pa.Table, source: pa.Table, work: MirrorWork, cleared: Cleared) -> Merged:

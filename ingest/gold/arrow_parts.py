@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,19 +23,8 @@ import pyarrow.dataset as ds
 from ingest.change import Op
 from ingest.errors import StoreError
 from ingest.gold import unfit
-from ingest.gold.arrow_crossings import refuse_doubted, refuse_meeting
-from ingest.gold.arrow_files import (
-    Gone,
-    Part,
-    Written,
-    apart,
-    columns_of,
-    keyed,
-    staged,
-    there,
-    wanted,
-    written,
-)
+from ingest.gold.arrow_crossings import refuse_meeting
+from ingest.gold.arrow_files import Gone, Written, apart, columns_of, wanted, written
 from ingest.gold.arrow_fold import (
     PLACE,
     READ_AT_ONCE,
@@ -262,48 +251,16 @@ def merged(work: MirrorWork, dealt: Sequence[Dealt], part: int, most: int) -> Wr
         work.lanes[number].shard for number in sorted(numbers) if not work.lanes[number].late_from
     )
 
-    def chosen(rows: pa.Table) -> pa.Array:
-        return pa.array(parts_by_key(rows.select(work.key_columns), parts_of(work, most)) == part)
+    def made() -> MirrorOutcomes:
+        outcomes = _outcomes(work, dealt, part)
+        return MirrorOutcomes(outcomes, cleared, unfit.cells(outcomes, work))
 
-    return merged_part(work, lambda: MirrorOutcomes(_outcomes(work, dealt, part), cleared, []), chosen)
-
-
-def merged_part(
-    work: MirrorWork, made: Callable[[], MirrorOutcomes], chosen: Callable[[pa.Table], pa.Array]
-) -> Written:
-    """Merge what becomes of some keys into the mirror's rows of these keys, and write them; commits nothing.
-
-    Args:
-        work: the mirror.
-        made: returns what becomes of the keys.
-        chosen: which of some rows have such keys.
-    """
-    gone = dict[str, bytes]()
-
-    if work.staging:
-        return staged(work, made)
-
-    def merge() -> Part:
-        began = time.monotonic()
-        last = made()
-        refuse_doubted(last, work, there)
-        folded = round(1000 * (time.monotonic() - began))
-        rows, rows_gone = keyed(
-            work, last.table, last.cleared, lambda rows: rows.filter(pa.array(chosen(rows)))
+    def chosen(rows: pa.Table) -> pa.Table:
+        return rows.filter(
+            pa.array(parts_by_key(rows.select(work.key_columns), parts_of(work, most)) == part)
         )
-        gone.update((name, packed(numbers)) for name, numbers in rows_gone.items())
-        return Part(replace(rows, fold_ms=folded), {}, [*last.rejected, *unfit.cells(last.table, work)])
 
-    # either all parts replace the files that are not marked, or none
-    result = written(replace(work, reshaped=work.reshaped or not work.marked), merge)
-    return replace(result, gone=gone) if result.replaces else result
-
-
-def packed(rows: vectors.Rows) -> bytes:
-    """Numbers of rows as a bit for each row."""
-    mask = np.zeros(rows[-1] + 1, np.bool_)
-    mask[rows] = True
-    return np.packbits(mask).tobytes()
+    return written(work, made, chosen)
 
 
 def vectors_of(work: MirrorWork, made: Sequence[Written]) -> dict[str, dict[str, Any]]:
@@ -314,7 +271,7 @@ def vectors_of(work: MirrorWork, made: Sequence[Written]) -> dict[str, dict[str,
             np.unpackbits(np.frombuffer(part.gone[name], np.uint8)) for part in made if name in part.gone
         ]
         gone[name] = np.unique(np.concatenate([np.flatnonzero(mask) for mask in masks]))
-    return vectors.write(work.folder, gone) if gone else {}
+    return vectors.write(work.folder, gone)
 
 
 def _outcomes(work: MirrorWork, dealt: Sequence[Dealt], part: int) -> pa.Table:

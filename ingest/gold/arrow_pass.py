@@ -17,8 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.gold import unfit
-from ingest.gold.arrow_crossings import refuse_doubted
 from ingest.gold.arrow_files import (
     PARQUET,
     READ,
@@ -27,7 +25,6 @@ from ingest.gold.arrow_files import (
     attempted,
     outcomes_of,
     stored_columns,
-    there,
     with_file,
 )
 from ingest.gold.arrow_merge import Effort, merge, pairs
@@ -63,7 +60,6 @@ def outcomes(work: MirrorWork, rows: Rows, folder: str) -> Written:
     def write() -> Written:
         began = time.monotonic()
         made = outcomes_of(work, rows)
-        refuse_doubted(made, work, there)
         if made.cleared:
             raise MergeNeeded("all rows of a large mirror are deleted")
         name = f"{folder}/{uuid.uuid4()}.arrow"
@@ -73,8 +69,7 @@ def outcomes(work: MirrorWork, rows: Rows, folder: str) -> Written:
             writer.write_table(made.table)
         stores.at(path).finish(path, file)
         effort = Effort(made.table.num_rows, fold_ms=round(1000 * (time.monotonic() - began)))
-        rejects = [*made.rejected, *unfit.cells(made.table, work)]
-        return Written(work.path, file=name, effort=effort, rejects=rejects)
+        return Written(work.path, file=name, effort=effort, rejects=made.rejected)
 
     return attempted(work, write)
 

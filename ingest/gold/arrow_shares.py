@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from ingest.change import Op
 from ingest.errors import StoreError
 from ingest.gold import keyless_shares, past_keys
-from ingest.gold.arrow_files import Written, apart, no_changes, outcomes_of
+from ingest.gold.arrow_files import Written, apart, no_changes, outcomes_of, written
 from ingest.gold.arrow_parts import (
     EVERY,
     Dealer,
@@ -27,7 +27,6 @@ from ingest.gold.arrow_parts import (
     RowGroup,
     batches_of,
     dealt_by,
-    merged_part,
     pages_of,
 )
 from ingest.gold.arrow_work import ERA_ROW, LaneWork, MirrorWork, lanes_of
@@ -139,10 +138,10 @@ def merged(work: MirrorWork, dealt: Sequence[Dealt], share: int, shares: Shares)
     if not work.keys:
         return keyless_shares.merged(work, dealt, share, shares.count)
 
-    def chosen(rows: pa.Table) -> pa.Array:
-        return pa.array(shares.shares(rows.select(work.key_columns)) == share)
+    def chosen(rows: pa.Table) -> pa.Table:
+        return rows.filter(pa.array(shares.shares(rows.select(work.key_columns)) == share))
 
-    return merged_part(work, lambda: _made(work, dealt, share), chosen)
+    return written(work, lambda: _made(work, dealt, share), chosen)
 
 
 def refuse_left(rows: pa.Table, lane: LaneWork) -> None:

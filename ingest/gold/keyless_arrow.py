@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +30,7 @@ from ingest.gold.arrow_fold import events_of
 from ingest.gold.arrow_merge import Merged, bits
 from ingest.gold.arrow_values import typed_column
 from ingest.gold.arrow_work import Cleared, LaneWork, MirrorWork, Rows
-from ingest.gold.outcomes import COPIES
+from ingest.gold.outcomes import COPIES, MirrorOutcomes
 from ingest.gold.past_keys import LaneEvent
 from ingest.gold.unfit import UNFIT, Reject
 from ingest.order import order_of
@@ -52,28 +51,13 @@ HALF = pa.schema(
 """What is known of a half, next to its row's cells and those of them that do not fit."""
 
 
-class RowCounts(NamedTuple):
-    """What becomes of a table without a key.
-
-    Attributes:
-        table: rows with `COPIES`: how often each exists now, or, if rows are appended, how often it is added. No row is
-            there twice then unless rows are appended; rows that the new changes do not concern are not there.
-        cleared: the tables of which only these rows exist, by their value of the shard column; None for all tables.
-        rejects: the new changes' cells that do not fit.
-    """
-
-    table: pa.Table
-    cleared: Cleared
-    rejects: list[Reject]
-
-
-def merged(work: MirrorWork, counts: RowCounts, present: pa.Table) -> Merged:
-    """A mirror's rows after the batch: kept, and new ones."""
+def merged(present: pa.Table, source: pa.Table, work: MirrorWork, cleared: Cleared) -> Merged:
+    """A mirror's rows after the batch: kept, and new ones. Arguments as of `ingest.gold.arrow_merge.merge`."""
     others, nothing, gone = present.slice(0, 0), present.slice(0, 0), 0
-    if counts.cleared:
-        others = present.filter(pc.invert(work.of_shards(present, counts.cleared)))
+    if cleared:
+        others = present.filter(pc.invert(work.of_shards(present, cleared)))
         present, gone = nothing, present.num_rows - others.num_rows
-    rows, copies = counts.table.select(work.schema.names), counts.table[COPIES].to_numpy()
+    rows, copies = source.select(work.schema.names), source[COPIES].to_numpy()
     stays = present
     if not work.appends:
         numbers = _contents(pa.concat_tables([rows, present]))
@@ -88,7 +72,7 @@ def merged(work: MirrorWork, counts: RowCounts, present: pa.Table) -> Merged:
     return Merged(pa.concat_tables([others, stays]), nothing, new, new.num_rows, 0, deleted)
 
 
-def row_counts(work: MirrorWork, rows: Rows) -> RowCounts:
+def outcomes(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
     """What all changes of a mirror make of its rows."""
     halves = [halves_of(work, number, lane, rows[lane.id]) for number, lane in enumerate(work.lanes)]
     return counted(work, pa.concat_tables(halves))
@@ -183,7 +167,7 @@ def _texts(
 # --- the multiset ---------------------------------------------------------------------------------
 
 
-def counted(work: MirrorWork, halves: pa.Table) -> RowCounts:
+def counted(work: MirrorWork, halves: pa.Table) -> MirrorOutcomes:
     """What halves make of the rows that they concern: all halves that have one of these rows, and all truncates.
 
     A row that the new batches do not concern is not touched.
@@ -200,10 +184,10 @@ def counted(work: MirrorWork, halves: pa.Table) -> RowCounts:
         halves = halves.filter(pc.greater_equal(halves[BATCH], first))
         copies = pa.array(np.ones(halves.num_rows, np.int64))
         rows = halves.select(work.schema.names).append_column(COPIES, copies)
-        return RowCounts(rows, cleared, _rejects(halves, work))
+        return MirrorOutcomes(rows, cleared, _rejects(halves, work))
     numbers, copies = _copies(halves, work, first)
     rows = halves.select(work.schema.names).take(numbers).append_column(COPIES, copies)
-    return RowCounts(rows, cleared, _rejects(halves, work))
+    return MirrorOutcomes(rows, cleared, _rejects(halves, work))
 
 
 def _floor(truncates: pa.Table, number: int, lane: LaneWork) -> tuple[str, bool]:

@@ -6,26 +6,18 @@ Equal rows are in one share, so that each share tells how often its rows exist; 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.gold import keyless_arrow
-from ingest.gold.arrow_files import (
-    Written,
-    attempted,
-    counted,
-    leaves_files,
-    no_changes,
-    staged_counts,
-    written,
-)
+from ingest.gold.arrow_files import Written, no_changes, written
 from ingest.gold.arrow_parts import EVERY, Dealer, Dealt, batches_of
 from ingest.gold.arrow_work import LaneWork, MirrorWork
 from ingest.gold.key_shares import Numbers, parts_by_key
-from ingest.gold.keyless_arrow import ADDS, RowCounts
+from ingest.gold.keyless_arrow import ADDS
+from ingest.gold.outcomes import MirrorOutcomes
 
 
 class HalfDealer(Dealer):
@@ -44,20 +36,13 @@ class HalfDealer(Dealer):
 def merged(work: MirrorWork, dealt: Sequence[Dealt], share: int, count: int) -> Written:
     """Count the rows of a share, and write them with the mirror's own rows of that share; commits nothing."""
 
-    def counts() -> RowCounts:
+    def made() -> MirrorOutcomes:
         batches = [*batches_of(dealt, EVERY), *batches_of(dealt, share)]
         if batches:
             return keyless_arrow.counted(work, pa.Table.from_batches(batches))
-        return keyless_arrow.row_counts(work, {lane.id: no_changes(work.lanes) for lane in work.lanes})
+        return keyless_arrow.outcomes(work, {lane.id: no_changes(work.lanes) for lane in work.lanes})
 
     def chosen(rows: pa.Table) -> pa.Table:
         return rows.filter(pa.array(parts_by_key(rows, count) == share))
 
-    def write() -> Written:
-        made = counts()
-        # either all shares replace the table's files, or none
-        replaces = work.reshaped or made.cleared or not (work.appends and leaves_files(work))
-        whole = replace(work, reshaped=bool(replaces))
-        return written(whole, lambda: counted(whole, made, chosen))
-
-    return staged_counts(work, counts) if work.staging else attempted(work, write)
+    return written(work, made, chosen)

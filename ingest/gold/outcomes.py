@@ -13,6 +13,9 @@ rows. An outcome is a row of an Arrow table:
 No key is there twice, and none is NULL. An outcome that does not build on the mirror's row (one after a truncate, an
 insert, or a history folded again) sets every column.
 
+In a table without a key an outcome is a row with ``%copies`` instead of ``%gone``. No row is there twice unless rows are
+appended, and none that the new changes do not concern (`ingest.gold.keyless_arrow`).
+
 In a table of old states (`ingest.gold.arrow_states`) a row of the outcomes is a state of a key. For each key there is one more,
 with ``%gone``: it stands for all states that the table has of it.
 """
@@ -28,7 +31,7 @@ from ingest.gold.unfit import Reject
 
 GONE = "%gone"
 COPIES = "%copies"
-"""Of a table without a key: how often a row exists (`ingest.gold.keyless_arrow.RowCounts`)."""
+"""Of a table without a key: how often a row exists now, or, if rows are appended, how often it is added."""
 
 
 def sets(column: str) -> str:
@@ -43,7 +46,7 @@ class MirrorOutcomes(NamedTuple):
         table: one row for each key, in no order.
         cleared: the tables of the mirror that were emptied, by their value of the shard column, or None for a mirror with one
             table: of their rows only those with an outcome stay.
-        rejected: changes without a usable key, which no outcome shows.
+        rejected: what does not fit: changes without a usable key, which no outcome shows, and cells.
         doubted: the keys whose outcomes are right only if the mirror has no row of them (`ingest.departures.Crossings`).
     """
 

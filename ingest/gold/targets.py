@@ -73,7 +73,8 @@ def target(files: ChangeFiles, opened: Fragments, fold: FoldPlan) -> Target:
     )
     work = MirrorWork(
         mirror.path, folder, mirror.keys, columns, lanes,
-        changes=fold.changes, shared=shared, where=mirror.where, again=fold.again, appends=rule.no_key == "append",
+        changes=fold.changes, shared=shared, where=mirror.where, again=fold.again,
+        appends=not mirror.keys and rule.no_key == "append",
         states=is_history, fills=fold.fills, passed=_rows_of(before) if fold.passes else 0,
     )  # fmt: skip
     if fold.why_merge:

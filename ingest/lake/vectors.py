@@ -28,7 +28,12 @@ _TO_Z85 = bytes.maketrans(
 
 
 def write(folder: str, gone: Mapping[str, Rows]) -> dict[str, dict[str, Any]]:
-    """Write the vectors of some files of a table, in a new file in its folder; returns each as the log names it."""
+    """Write the vectors of some files of a table, in a new file in its folder; returns each as the log names it.
+
+    Nothing is written if no file has one.
+    """
+    if not gone:
+        return {}
     name, vectors, parts, position = uuid.uuid4(), dict[str, dict[str, Any]](), [_VERSION], len(_VERSION)
     for file, rows in gone.items():
         vector = serialized(rows)
