@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -56,14 +56,35 @@ def _every(rows: pa.Table) -> pa.Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """The result of a mirror's part: a file that is not committed yet, or why Arrow cannot fold it."""
+class MirrorReport:
+    """What a task says of its part of a mirror: why that is not made, if it is not."""
 
-    path: str
+    path: str  # names the mirror
     refused: str = ""  # why it is not folded in this way
     needs: str = ""  # what it would have to be folded by: `NotPlain.needs`; empty if nothing helps
     held: str = ""  # why no way of folding it gives its rows
-    failed: str = ""  # what the store answered
+
+    @property
+    def is_made(self) -> bool:
+        """True unless there is a reason why it is not."""
+        return not (self.refused or self.held)
+
+    @classmethod
+    def stopped(cls, path: str, error: Exception) -> Self:
+        """That an error has stopped the work: whatever it is, the other mirrors go on."""
+        if isinstance(error, CollisionError | conditions.RuleFailed):
+            return cls(path, held=str(error.fault))
+        if isinstance(error, HeldError):
+            return cls(path, held=str(error))
+        is_foreseen = isinstance(error, NotPlain | conditions.ConditionError | StoreError)
+        why = str(error) if is_foreseen else f"{type(error).__name__}: {error}"
+        return cls(path, why, getattr(error, "needs", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Written(MirrorReport):
+    """The result of a mirror's part: a file that is not committed yet."""
+
     file: str = ""  # within the table's folder; empty if no row is added or kept
     size: int = 0
     stats: str = ""
@@ -76,11 +97,6 @@ class Written:
     partial: bool = False  # some of them do not carry every column
     effort: Effort = field(default_factory=Effort)
     rejects: list[Reject] = field(default_factory=list)  # to be written before the commit
-
-    @property
-    def is_made(self) -> bool:
-        """True unless there is a reason why it is not."""
-        return not (self.refused or self.held or self.failed)
 
 
 def make(work: MirrorWork, rows: Rows) -> Written:
@@ -150,18 +166,8 @@ def attempted(work: MirrorWork, write: Callable[[], Written]) -> Written:
         made = write()
         made.counts[CPU] = round(1000 * (time.thread_time() - began))
         return made
-    except NotPlain as error:
-        return Written(work.path, str(error), error.needs)
-    except (CollisionError, conditions.RuleFailed) as error:
-        return Written(work.path, held=str(error.fault))
-    except HeldError as error:
-        return Written(work.path, held=str(error))
-    except conditions.ConditionError as error:
-        return Written(work.path, str(error))
-    except StoreError as error:
-        return Written(work.path, failed=str(error))
-    except Exception as error:  # whatever it is, the other mirrors go on
-        return Written(work.path, f"{type(error).__name__}: {error}")
+    except Exception as error:
+        return Written.stopped(work.path, error)
 
 
 def _copied(counts: Mapping[str, int]) -> int:

@@ -24,7 +24,7 @@ from ingest.change import Op
 from ingest.errors import StoreError
 from ingest.gold import unfit
 from ingest.gold.arrow_crossings import refuse_meeting
-from ingest.gold.arrow_files import Gone, Written, apart, columns_of, wanted, written
+from ingest.gold.arrow_files import Gone, MirrorReport, Written, apart, columns_of, wanted, written
 from ingest.gold.arrow_fold import (
     PLACE,
     READ_AT_ONCE,
@@ -60,13 +60,9 @@ class RowGroup(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Dealt:
+class Dealt(MirrorReport):
     """What one task has found of one mirror."""
 
-    path: str  # names the mirror
-    refused: str = ""
-    needs: str = ""  # as of `Written`
-    failed: str = ""  # what the store answered
     file: str = ""  # empty if no change is the mirror's
     parts: list[int] = field(default_factory=list)  # the part of each of the file's record batches
     # by the lane's number, the place of its last truncate
@@ -119,7 +115,7 @@ def dealt_by(dealers: Sequence[Dealer], groups: Sequence[RowGroup]) -> list[Deal
             for dealer in dealers:
                 dealer.add(rows)
     except StoreError as error:
-        return [Dealt(dealer.work.path, failed=str(error)) for dealer in dealers]
+        return [Dealt.stopped(dealer.work.path, error) for dealer in dealers]
     return [dealer.finished() for dealer in dealers]
 
 
@@ -142,9 +138,7 @@ class Dealer:
     work: MirrorWork
     folder: str
     count: int
-    refused: str = ""
-    needs: str = ""
-    failed: str = ""
+    stopped: Dealt | None = None
     waiting: list[pa.Table] = field(default_factory=list)
     parts: list[int] = field(default_factory=list)
     cleared: dict[int, str] = field(default_factory=dict)
@@ -156,7 +150,7 @@ class Dealer:
 
     def add(self, rows: Rows, *, last: bool = False) -> None:
         """Fold the mirror's changes among some; after the ``last`` ones end the file."""
-        if self.refused or self.failed:
+        if self.stopped:
             return
         began = time.thread_time()
         try:
@@ -172,12 +166,8 @@ class Dealer:
             if last and self.writer is not None:
                 self.writer.close()
                 stores.at(self.path).finish(self.path, self.file)
-        except NotPlain as error:
-            self.refused, self.needs = str(error), error.needs
-        except StoreError as error:
-            self.failed = str(error)
-        except Exception as error:  # whatever it is, the other mirrors go on
-            self.refused = f"{type(error).__name__}: {error}"
+        except Exception as error:
+            self.stopped = Dealt.stopped(self.work.path, error)
         self.seconds += time.thread_time() - began
 
     def take(self, number: int, lane: LaneWork, rows: pa.Table) -> None:
@@ -225,11 +215,14 @@ class Dealer:
     def finished(self) -> Dealt:
         """End the file."""
         self.add({}, last=True)
-        cpu = round(1000 * self.seconds)
-        return Dealt(
-            self.work.path, self.refused, self.needs, self.failed, self.path, self.parts, self.cleared, cpu,
-            self.rejected,
-        )  # fmt: skip
+        return self.stopped or Dealt(
+            self.work.path,
+            file=self.path,
+            parts=self.parts,
+            cleared=self.cleared,
+            cpu=round(1000 * self.seconds),
+            rejected=self.rejected,
+        )
 
 
 # --- the parts ------------------------------------------------------------------------------------

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -21,7 +21,7 @@ from ingest.gold.arrow_parts import Dealt, RowGroup
 from ingest.gold.arrow_pass import FilesPart, NewRowsPart
 from ingest.gold.arrow_shares import Links
 from ingest.gold.arrow_values import HistoryNeeded, PartsNeeded
-from ingest.gold.arrow_work import MirrorWork, lanes_of
+from ingest.gold.arrow_work import MirrorWork, Rows, lanes_of
 from ingest.gold.change_files import ChangeFiles
 from ingest.gold.completed import STAGE
 from ingest.gold.key_shares import KeysOfChanges, Shares
@@ -80,7 +80,8 @@ def _by_news(
     load = Load(sum(work.changes for work in works))
     small = [work for work in works if work.changes <= planner.CHANGES_AT_MOST]
     groups = partial(_groups, cores=cores(files.lake.spark))
-    for report in _reports(files, partial(_fold_some, changes), small, Written, groups, load, pool):
+    folding = partial(_fold_some, changes, fold=make)
+    for report in _reports(files, folding, small, Written, groups, load, pool):
         yield report.path, [report]
     if many := [work for work in works if work.changes > planner.CHANGES_AT_MOST]:
         pieces = arrow_parts.pieces(changes, lanes_of(many))
@@ -93,9 +94,8 @@ def _in_passes(files: ChangeFiles, works: Sequence[MirrorWork]) -> Iterator[tupl
         return
     changes = files.of(lanes_of(works))
     load = Load(sum(work.changes + work.passed // arrow_pass.CHANGE_ROWS for work in works))
-    folder = f"parts-{uuid.uuid4()}"
-    try:
-        folding = partial(_fold_for_passes, changes, folder)
+    with _folder(works) as folder:
+        folding = partial(_fold_some, changes, fold=partial(arrow_pass.outcomes, folder=folder))
         folded = {part.path: part for part in _reports(files, folding, works, Written, one_each, load)}
         ready = [work for work in works if folded[work.path].is_made]
         made = {work.path: [folded[work.path]] for work in works}
@@ -119,9 +119,17 @@ def _in_passes(files: ChangeFiles, works: Sequence[MirrorWork]) -> Iterator[tupl
             made[part.path].append(part)
         # the file of outcomes is none of the mirror's
         yield from ((path, [replace(first, file=""), *rest]) for path, (first, *rest) in made.items())
+
+
+@contextmanager
+def _folder(works: Sequence[MirrorWork]) -> Iterator[str]:
+    """The name of a folder in each mirror's folder for what tasks leave to others; it is removed afterwards."""
+    folder = f"parts-{uuid.uuid4()}"
+    try:
+        yield folder
     finally:
         for work in works:
-            with contextlib.suppress(StoreError):  # `ingest maintain` deletes what is left
+            with suppress(StoreError):  # `ingest maintain` deletes what is left
                 stores.at(work.folder).remove_folder(f"{work.folder}/{folder}")
 
 
@@ -174,7 +182,7 @@ def _of_shares(
 ) -> Iterator[tuple[str, list[Written]]]:
     """The results of mirrors whose changes are dealt to shares by their last key."""
     shares, failed = _linked(files, works, pieces)
-    yield from ((path, [Written(path, failed=why)]) for path, why in failed.items())
+    yield from ((path, [Written(path, why)]) for path, why in failed.items())
     works = [work for work in works if work.path not in failed]
     counts = {path: share.count for path, share in shares.items()}
     load = Load(sum(work.shared for work in works))
@@ -192,17 +200,13 @@ def _linked(
     keys = {work.path: KeysOfChanges(set(), set()) for work in works}
     failed = dict[str, str]()
     asked = [
-        looked
-        for work in works
-        if work.keys
-        for looked in [arrow_shares.looked_through(work)]
-        if looked is not None
+        looked for work in works if work.keys and (looked := arrow_shares.looked_through(work)) is not None
     ]
     if asked:
         links = partial(arrow_shares.links, asked)
         for linked in _reports(files, links, pieces, Links, partial(_by_tasks, files), load):
-            if linked.failed:
-                failed[linked.path] = linked.failed
+            if linked.refused:
+                failed[linked.path] = linked.refused
             keys[linked.path].links.update(linked.pairs)
             keys[linked.path].touched.update(linked.touched)
     most = planner.HISTORY_AT_MOST
@@ -211,8 +215,7 @@ def _linked(
 
 def _after_earlier_keys(files: ChangeFiles, work: MirrorWork) -> Iterator[tuple[str, list[Written]]]:
     """The result of a mirror of which some tables had other keys: these are folded first, one after the other."""
-    kept = f"parts-{uuid.uuid4()}"
-    try:
+    with _folder([work]) as kept:
         lanes, pieces = [], _pieces(files, [work])
         for lane in work.lanes:
             left, existing, why = None, list[RowGroup](), None
@@ -229,9 +232,6 @@ def _after_earlier_keys(files: ChangeFiles, work: MirrorWork) -> Iterator[tuple[
             lanes.append(era_shares.after(lane, left) if lane.eras and lane.whole else lane)
             pieces = [*pieces, *existing]
         yield from _of_shares(files, [replace(work, lanes=tuple(lanes))], pieces)
-    finally:
-        with contextlib.suppress(StoreError):  # `ingest maintain` deletes what is left
-            stores.at(work.folder).remove_folder(f"{work.folder}/{kept}")
 
 
 def _settled(
@@ -240,7 +240,7 @@ def _settled(
     """What the changes under an earlier key leave to the next one, in files of the folder ``kept``."""
     shares, failed = _linked(files, [era], pieces)
     if why := failed.get(era.path):
-        return [Written(era.path, failed=why)]
+        return [Written(era.path, why)]
     its_shares = shares[era.path] if era.keys else Shares(1)
     [lane] = era.lanes
     dealing = _Dealing(
@@ -255,7 +255,8 @@ def _settled(
 def _by_tasks(files: ChangeFiles, pieces: Sequence[RowGroup]) -> list[Sequence[RowGroup]]:
     """Pieces of ``changes`` as the shares of tasks."""
     rows = sum(piece.rows for piece in pieces)
-    return _spread(pieces, max(2 * cores(files.lake.spark), rows // planner.CHANGES_AT_MOST))
+    count = max(2 * cores(files.lake.spark), rows // planner.CHANGES_AT_MOST)
+    return [pieces[start::count] for start in range(min(count, len(pieces)))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,17 +275,16 @@ class _Dealing:
         self, files: ChangeFiles, works: Sequence[MirrorWork], pieces: Sequence[RowGroup]
     ) -> Iterator[tuple[str, list[Written]]]:
         """The results of each mirror."""
-        folder = f"parts-{uuid.uuid4()}"
-        try:
+        with _folder(works) as folder:
             dealt: dict[str, list[Dealt]] = {work.path: [] for work in works}
             deal = partial(self.deal, folder=folder)
             for report in _reports(files, deal, pieces, Dealt, partial(_by_tasks, files), self.load):
                 dealt[report.path].append(report)
             refused = {
-                report.path: Written(report.path, report.refused, report.needs, failed=report.failed)
+                report.path: Written(report.path, report.refused, report.needs, report.held)
                 for reports in dealt.values()
                 for report in reports
-                if report.refused or report.failed
+                if not report.is_made
             }
             yield from ((path, [written]) for path, written in refused.items())
             todo = [
@@ -302,53 +302,36 @@ class _Dealing:
                     try:
                         parts[0] = replace(parts[0], vectors=arrow_parts.vectors_of(work, parts))
                     except StoreError as error:
-                        parts[0] = replace(parts[0], failed=str(error))
+                        parts[0] = replace(parts[0], refused=str(error))
             for path, parts in made.items():
                 parts[0].rejects.extend(each for report in dealt[path] for each in report.rejected)
                 parts[0].counts[CPU] = parts[0].counts.get(CPU, 0) + sum(report.cpu for report in dealt[path])
             yield from made.items()
-        finally:
-            for work in works:
-                with contextlib.suppress(StoreError):  # `ingest maintain` deletes what is left
-                    stores.at(work.folder).remove_folder(f"{work.folder}/{folder}")
 
 
 def _groups(works: Sequence[MirrorWork], cores: int) -> list[list[MirrorWork]]:
     """Mirrors in groups of about equal numbers of changes and bytes."""
-    groups: list[list[MirrorWork]] = [[] for _ in range(min(len(works), cores))]
-    weights = [0] * len(groups)
-    for work in sorted(works, key=_weight, reverse=True):
-        least = weights.index(min(weights))
-        groups[least].append(work)
-        weights[least] += _weight(work)
-    return groups
+    return dealt(sorted(works, key=_weight), _weight, cores)
 
 
 def _weight(work: MirrorWork) -> int:
     return 50_000 + work.size + 1_000 * work.changes
 
 
-def _spread(items: Sequence[Given], count: int) -> list[Sequence[Given]]:
-    """The items dealt out in turn to at most so many tasks."""
-    return [items[start::count] for start in range(min(count, len(items)))]
-
-
-def _fold_some(files: Sequence[str], works: Sequence[MirrorWork], across: Across = map) -> Iterator[Written]:
+def _fold_some(
+    files: Sequence[str],
+    works: Sequence[MirrorWork],
+    across: Across = map,
+    *,
+    fold: Callable[[MirrorWork, Rows], Written],
+) -> Iterator[Written]:
     """Fold some mirrors."""
     try:
         rows = read(files, lanes_of(works))
     except StoreError as error:
-        return (Written(work.path, failed=str(error)) for work in works)
-    return iter(across(lambda work: make(work, rows), works))
-
-
-def _fold_for_passes(files: Sequence[str], folder: str, works: Sequence[MirrorWork]) -> Iterator[Written]:
-    """Fold the changes of some mirrors whose rows take a pass."""
-    try:
-        rows = read(files, lanes_of(works))
-    except StoreError as error:
-        return (Written(work.path, failed=str(error)) for work in works)
-    return (arrow_pass.outcomes(work, rows, folder) for work in works)
+        stopped = [Written.stopped(work.path, error) for work in works]
+        return iter(stopped)
+    return iter(across(lambda work: fold(work, rows), works))
 
 
 def _merge_parts(parts: Sequence[arrow_parts.DealtPart], most: int) -> Iterator[Written]:

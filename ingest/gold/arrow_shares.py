@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,7 @@ import pyarrow.compute as pc
 from ingest.change import Op
 from ingest.errors import StoreError
 from ingest.gold import keyless_shares, past_keys
-from ingest.gold.arrow_files import Written, apart, no_changes, outcomes_of, written
+from ingest.gold.arrow_files import MirrorReport, Written, apart, no_changes, outcomes_of, written
 from ingest.gold.arrow_parts import (
     EVERY,
     Dealer,
@@ -38,14 +37,13 @@ EACH = 100  # changes of a key, of which more may be
 LANE, SHARE = "%lane", "%share"
 
 
-class Links(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Links(MirrorReport):
     """The keys that changes of a mirror link, as pairs of their hashes, and of a table of old states the hashes of those that
-    new changes concern; or why they are not known.
+    new changes concern.
     """
 
-    path: str
-    pairs: list[tuple[int, int]]
-    failed: str = ""
+    pairs: list[tuple[int, int]] = field(default_factory=list)
     touched: tuple[int, ...] = ()
 
 
@@ -63,9 +61,11 @@ def links(works: Sequence[MirrorWork], pieces: Sequence[RowGroup]) -> Iterator[L
                         by_path[work.path].links.update(keys.links)
                         by_path[work.path].touched.update(keys.touched if work.states else ())
     except StoreError as error:
-        return (Links(work.path, [], str(error)) for work in works)
+        stopped = [Links.stopped(work.path, error) for work in works]
+        return iter(stopped)
     return (
-        Links(path, sorted(keys.links), touched=tuple(sorted(keys.touched))) for path, keys in by_path.items()
+        Links(path, pairs=sorted(keys.links), touched=tuple(sorted(keys.touched)))
+        for path, keys in by_path.items()
     )
 
 

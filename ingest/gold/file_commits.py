@@ -32,7 +32,7 @@ def stopped(
     """
     for part in made:
         if not part.is_made:
-            return MirrorCommit(part.held, failed=part.failed or part.refused)
+            return MirrorCommit(part.held, failed=part.refused)
         counts.update(part.counts)
     mirror, announced = fold.plan.mirror, retyped.rejected_defaults(fold.retyped)
     rejects = [

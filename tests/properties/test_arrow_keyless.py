@@ -186,7 +186,7 @@ def test_no_history_without_a_key_is_wrong(
             if shares
             else [arrow_files.make(work, arrow_files.read(files, [lane]))]
         )
-        assert {("", "", "")} == {(one.refused, one.held, one.failed) for one in made}
+        assert {("", "")} == {(one.refused, one.held) for one in made}
         new = tuple((one.file, None) for one in made if one.file)
         kept = () if any(one.replaces for one in made) else work.files
         work = replace(work, files=kept + new, size=work.size + sum(one.size for one in made))
