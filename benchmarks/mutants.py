@@ -138,7 +138,7 @@ MUTANTS = (
     Mutant(
         "batch replay applied twice",
         "ingest/gold/planner.py",
-        "    applied = mirrors.folded_until(lake, mirror, before)\n",
+        "    applied = mirrors.folded_until(lake, table, before)\n",
         "    applied = -1\n",
         SPARK,
     ),

@@ -14,42 +14,37 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ingest import types
-from ingest.gold import foreign_commits, mirror_table, planner
+from ingest.gold import mirror_table, planner
 from ingest.gold.arrow_work import LaneWork
 from ingest.gold.batch import Batch
-from ingest.gold.completed import STAGE
 from ingest.gold.mirror_schema import Plan
 from ingest.gold.planner import FoldPlan, Work
-from ingest.lake import histories, mirrors
+from ingest.lake import histories
 from ingest.lake.duck import text
 from ingest.lake.lake import Lake
 from ingest.lake.stamps import micros
 from ingest.lake.tables import Tables
 
 
-def states_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan | None:
-    """The part of a batch that a mirror's history table has; None if it has none.
+def states_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
+    """The part of a batch that a mirror's history table has.
 
     Raises:
         HeldError: the table contains foreign commits.
     """
-    books, ledger, table = batch.until(plan), batch.ledger, histories.table_of(plan.mirror)
-    before, writer = lake.snapshot(table.path), lake.writer(STAGE, table.path, table.generation)
-    applied = mirrors.folded_until(lake, table, before)
-    foreign_commits.refuse_past(lake, table, before.version, applied, books.last)
-    work = planner.work_of(lake.pipeline, books, ledger, plan, applied)
-    if not work:
-        return None
-    delta_types = before.delta_types
+    table = histories.table_of(plan.mirror)
+    fold = planner.opened(lake, batch, plan, table)
+    if not fold.work:
+        return fold
+    before, delta_types = fold.before, fold.before.delta_types
     keeps = all(
         types.widens(delta_types[column.column], column.delta)
         for column in table.columns
         if column.column in delta_types
     )
-    again = before.exists and (mirror_table.is_replaced(table, before.types) or not keeps)
-    if again:
-        work = planner.whole_of(lake.pipeline, books, ledger, plan, applied)
-    fold = FoldPlan(replace(plan, mirror=table), books, before, writer, work, again=again)
+    if before.exists and (mirror_table.is_replaced(table, before.types) or not keeps):
+        work = planner.whole_of(lake.pipeline, fold.books, batch.ledger, plan, fold.applied)
+        fold = replace(fold, work=work, again=True)
     return planner.in_its_way(lake, planner.marking(lake.pipeline, fold))
 
 

@@ -11,7 +11,7 @@ from ingest.change import LaneId
 from ingest.config import Pipeline, TableRule
 from ingest.errors import counted
 from ingest.fold import SchemaStep
-from ingest.gold import forgotten, passes, ways
+from ingest.gold import foreign_commits, forgotten, passes, ways
 from ingest.gold.completed import STAGE
 from ingest.gold.lane import Lane, Steps
 from ingest.gold.ledger import Ledger
@@ -53,6 +53,7 @@ class FoldPlan:
     before: Snapshot
     writer: str
     work: Work
+    applied: int = 0  # the last batch that it has folded
     retyped: tuple[Retyped, ...] = ()
     again: bool = False  # all rows are folded again
     why_merge: str = ""  # why a MERGE applies its outcomes; empty if files do
@@ -80,21 +81,13 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
     Raises:
         HeldError: the table contains foreign commits.
     """
-    from ingest.gold import (  # Spark's; a plan that is only shown does not need it
-        foreign_commits,
-        mirror_table,
-        retyped,
-    )
+    from ingest.gold import mirror_table, retyped  # Spark's; a plan that is only shown does not need it
 
-    books, ledger, mirror = batch.until(plan), batch.ledger, plan.mirror
-    before, writer = lake.snapshot(mirror.path), lake.writer(STAGE, mirror.path, mirror.generation)
-    applied = mirrors.folded_until(lake, mirror, before)
-    foreign_commits.refuse_past(lake, mirror, before.version, applied, books.last)
-    work = work_of(lake.pipeline, books, ledger, plan, applied)
-    fold = FoldPlan(plan, books, before, writer, work)
+    ledger, mirror, rule = batch.ledger, plan.mirror, plan.job.rule
+    fold = opened(lake, batch, plan, mirror)
+    before, work = fold.before, fold.work
     if not work:
         return fold
-    rule = plan.job.rule
     changed: list[Retyped] = []
     retypes = any(step.retypes for _, steps in work for step in steps.new)
     if retypes and (mirror.keys or rule.no_key == "full_row"):
@@ -107,7 +100,7 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
         or not _meets(rule, mirror, before.types, stated=any(steps.new for _, steps in work))
     )
     if again:
-        work = whole_of(lake.pipeline, books, ledger, plan, applied)
+        work = whole_of(lake.pipeline, fold.books, ledger, plan, fold.applied)
     elif before.exists:
         changed += retyped.unfit_defaults(mirror, work)
     fold = replace(fold, work=work, retyped=tuple(changed), again=again)
@@ -116,6 +109,20 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
     fold = marking(lake.pipeline, fold)
     _refuse_forgotten(lake, fold)
     return in_its_way(lake, fold)
+
+
+def opened(lake: Lake, batch: Batch, plan: Plan, table: Mirror) -> FoldPlan:
+    """A mirror's part of a batch, or that of its table of old states, as far as the table's log says what is new to it.
+
+    Raises:
+        HeldError: the table contains foreign commits.
+    """
+    books, before = batch.until(plan), lake.snapshot(table.path)
+    applied = mirrors.folded_until(lake, table, before)
+    foreign_commits.refuse_past(lake, table, before.version, applied, books.last)
+    work = work_of(lake.pipeline, books, batch.ledger, plan, applied)
+    writer = lake.writer(STAGE, table.path, table.generation)
+    return FoldPlan(replace(plan, mirror=table), books, before, writer, work, applied)
 
 
 def with_statements(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -79,8 +79,11 @@ class _Stage:
                 return self._one(plan, folds.get(plan.mirror.path), commits.get(plan.mirror.path))
 
             done = list(pool.map(fold_one, plans))
-        self._fold_histories(done)
+        self._fold_histories({result.path: result for result in done})
         return done
+
+    def _look(self, plan: Plan) -> FoldPlan:
+        return fold_plan(self.lake, self.batch, plan)
 
     def _committed(self, folds: Iterable[FoldPlan]) -> dict[str, MirrorCommit]:
         """Fold mirrors with new changes; the result of each by its path."""
@@ -111,7 +114,7 @@ class _Stage:
         if plan.why_rebuilt or not (plan.mirror.keys or plan.is_keyless) or self.lake.stop():
             return None
         try:
-            return fold_plan(self.lake, self.batch, plan)
+            return self._look(plan)
         except Exception:
             return None
 
@@ -127,7 +130,7 @@ class _Stage:
             if plan.why_rebuilt:
                 self._rebuild(plan, result)
             elif plan.mirror.keys or plan.is_keyless:
-                plan = self._fold(plan, fold, commit, result)
+                plan = self._fold(plan, fold, commit, result, self._look)
                 if plan.job.rule.history and plan.mirror.keys:
                     self.followed[plan.mirror.path] = plan
             else:
@@ -144,7 +147,14 @@ class _Stage:
         result.seconds = time.monotonic() - started
         return result
 
-    def _fold(self, plan: Plan, fold: FoldPlan | None, commit: MirrorCommit | None, result: Folded) -> Plan:
+    def _fold(
+        self,
+        plan: Plan,
+        fold: FoldPlan | None,
+        commit: MirrorCommit | None,
+        result: Folded,
+        look: Callable[[Plan], FoldPlan],
+    ) -> Plan:
         """Take what was committed of a mirror, or fold it until it is; returns the plan with the columns that its values need.
 
         Args:
@@ -152,6 +162,7 @@ class _Stage:
             fold: its part of the batch, if it was planned.
             commit: what has become of that, if something has.
             result: gets what becomes of the mirror.
+            look: plans it again.
         """
         tries = 0
         while commit is None or commit.wider or commit.overtaken:
@@ -162,7 +173,7 @@ class _Stage:
                     return plan
             tries = _next_try(tries, plan.mirror)
             if commit is not None or fold is None:  # what was read earlier may be out of date
-                fold = fold_plan(self.lake, self.batch, plan)
+                fold = look(plan)
             if not fold.work:
                 _skip(self.lake, fold, result)
                 return plan
@@ -173,34 +184,30 @@ class _Stage:
             result.why_folded = fold.why_folded
         return plan
 
-    def _fold_histories(self, results: Iterable[Folded]) -> None:
-        """Bring history tables up to date, all together; a failure is that of the mirror."""
-        by_path, folds = {result.path: result for result in results}, dict[str, FoldPlan]()
+    def _fold_histories(self, results: Mapping[str, Folded]) -> None:
+        """Bring history tables up to date, all together; a failure is that of the mirror, whose result is given by its path."""
+        folds: dict[str, FoldPlan] = {}
         for path, plan in self.followed.items():
             try:
-                if fold := history.states_plan(self.lake, self.batch, plan):
-                    self.tell(by_path[path].mirror, "history")
+                if (fold := history.states_plan(self.lake, self.batch, plan)).work:
+                    self.tell(results[path].mirror, "history")
                     folds[path] = fold
             except Exception as error:
-                by_path[path].stop(self.lake, error)
-        if not folds:
-            return
+                results[path].stop(self.lake, error)
         commits = self._committed(folds.values())
         for path, fold in folds.items():
-            table, result = fold.plan.mirror, by_path[path]
-            commit, tries = commits[table.path], 0
+            result, states = results[path], fold.plan.mirror
+            commit = commits[states.path]
+            began = time.monotonic() - commit.seconds
+
+            def look(_: Plan, plan: Plan = self.followed[path]) -> FoldPlan:
+                return history.states_plan(self.lake, self.batch, plan)
+
             try:
-                result.seconds += commit.seconds
-                while commit.overtaken:
-                    tries = _next_try(tries, table)
-                    again = history.states_plan(self.lake, self.batch, self.followed[path])
-                    if again is None:
-                        break
-                    commit = self._committed([again])[table.path]
-                    result.seconds += commit.seconds
-                _refuse_stopped(commit, self.followed[path])
+                self._fold(fold.plan, fold, commit, Folded(states.name, states.path, "done"), look)
             except Exception as error:
                 result.stop(self.lake, error)
+            result.seconds += time.monotonic() - began
 
     def _rebuild(self, plan: Plan, result: Folded) -> None:
         """Fold a mirror again from its first change, after its key or rules have changed, and publish it in one
