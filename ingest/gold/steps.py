@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from ingest import types
 from ingest.change import TableId
@@ -110,6 +110,17 @@ def _default_of(column: Effect | ColumnDefinition) -> Default:
     return Default(column.default, True, column.note) if given else Default()
 
 
+class _Column(NamedTuple):
+    """A column as statements have declared it so far."""
+
+    type: str = ""
+    charset: str = ""
+    default: Default | None = None  # None where no statement has said whether it has one
+
+
+_UNDECLARED = _Column()
+
+
 @dataclass(slots=True)
 class _Walk:
     """The source's columns according to its statements, and columns that are gone there but still in the mirror."""
@@ -117,12 +128,8 @@ class _Walk:
     table: TableId
     subject: Subject
     stale: set[str] = field(default_factory=set)
-    types: dict[str, str] = field(default_factory=dict)  # as statements have declared columns so far
+    columns: dict[str, _Column] = field(default_factory=dict)
     charset: str = UNSAID  # of new columns
-    charsets: dict[str, str] = field(default_factory=dict)
-    defaults: dict[str, Default] = field(
-        default_factory=dict
-    )  # of columns whose DEFAULT a statement has said
     made: set[str] = field(default_factory=set)  # columns that a statement has created and none has dropped
     presence: Presence = field(default_factory=Presence)
 
@@ -133,7 +140,8 @@ class _Walk:
         if self.presence.begins(effect, statement, self.table):
             self.stale.clear()
             self.made = {column.name for column in effect.columns}
-            self.charset, self.charsets, self.defaults = UNSAID, {}, {}
+            self.charset = UNSAID
+            self.columns = {name: _Column(column.type) for name, column in self.columns.items()}
             self._declare(effect)
             yield SchemaStep(order, "new_incarnation")
             return
@@ -173,44 +181,38 @@ class _Walk:
 
     def _declare(self, effect: Effect) -> None:
         if effect.action == "create_table":
-            mysql = effect.rules == "mysql"
-            self.types.update(
-                {
-                    column.name: named(column.type or "", column.written, mysql=mysql)
-                    for column in effect.columns
-                }
-            )
-            self.defaults.update({column.name: _default_of(column) for column in effect.columns})
             self.charset = effect.charset or UNSAID
-            self.charsets = {column.name: column.charset or self.charset for column in effect.columns}
+            for column in effect.columns:
+                self._name(column.name, column, effect.rules)
         elif effect.action in ("default_charset", "convert_charset"):
             self.charset = effect.charset or UNSAID
         elif effect.action == "rename_column":
-            self.types[effect.new_name] = self.types.pop(effect.name, "")
-            if charset := self.charsets.pop(effect.name, ""):
-                self.charsets[effect.new_name] = charset
-            if default := self.defaults.pop(effect.name, None):
-                self.defaults[effect.new_name] = default
+            self.columns[effect.new_name] = self.columns.pop(effect.name, _UNDECLARED)
         elif effect.column and effect.type:
-            self.defaults[effect.column] = _default_of(effect)
-            self.types[effect.column] = named(effect.type, effect.written, mysql=effect.rules == "mysql")
-            self.charsets[effect.column] = effect.charset or self.charset
+            self._name(effect.column, effect, effect.rules)
         elif effect.column and (effect.has_default or effect.note == "expression"):  # ALTER ... SET DEFAULT
-            self.defaults[effect.column] = _default_of(effect)
+            self.columns[effect.column] = self._column(effect.column)._replace(default=_default_of(effect))
+
+    def _column(self, name: str) -> _Column:
+        return self.columns.get(name, _UNDECLARED)
+
+    def _name(self, name: str, column: Effect | ColumnDefinition, rules: str) -> None:
+        kind = named(column.type or "", column.written, mysql=rules == "mysql")
+        self.columns[name] = _Column(kind, column.charset or self.charset, _default_of(column))
 
     def _retype(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
         """What the source does to its rows; if no statement has named the old type, their messages may."""
-        name = effect.name
+        name, column = effect.name, self._column(effect.name)
         step = SchemaStep(
             order,
             "retype_column",
             name,
-            old=self.types.get(name, ""),
+            old=column.type,
             type=effect.type or "",
             declared=self._declared(effect),
             dialect=effect.rules,
             solid=effect.solid,
-            zero=columns.zero(effect, self.defaults.get(name, _default_of(effect))) if effect.solid else None,
+            zero=columns.zero(effect, column.default or _default_of(effect)) if effect.solid else None,
             computed=effect.note in (COMPUTED, "generated"),
             serial=effect.note == "identity",
         )
@@ -227,11 +229,12 @@ class _Walk:
             return
         for name in effect.keys:
             if name not in self.subject.keyed_by:
-                kind = self.types.get(name) or self.subject.known.get(name, "unknown")
+                column = self._column(name)
+                kind = column.type or self.subject.known.get(name, "unknown")
                 solid = Effect("modify_column", effect.table, name, type=kind, declared=kind)
                 # BINARY(n) is filled up, VARBINARY is empty, and the type does not say which it is
-                former = self.defaults.get(name, Default())
-                zero = None if types.base(kind) == "binary" else columns.zero(solid, former)
+                is_binary = types.base(kind) == "binary"
+                zero = None if is_binary else columns.zero(solid, column.default or Default())
                 # other values stay as they are, whatever their type
                 yield SchemaStep(
                     order, "retype_column", name, old="unknown", type="unknown", declared="NOT NULL", solid=True, zero=zero
@@ -244,23 +247,23 @@ class _Walk:
         """
         declared, new = effect.written, effect.charset or self.charset
         texts = types.base(effect.type or "") in _TEXTS and effect.rules == "mysql"
-        changes = texts and new != self.charsets.get(effect.name)
+        changes = texts and new != self._column(effect.name).charset
         return in_charset(declared, new) if changes else declared
 
     def _convert(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
         """What ``CONVERT TO CHARACTER SET`` does to text columns; types that no statement names come from messages."""
         charset = str(effect.charset)
-        for name in sorted({*self.subject.known, *self.subject.sent, *self.types} - self.stale):
-            old = self.types.get(name, "")
-            known = types.base(old or self.subject.known.get(name, "unknown"))
-            if self.charsets.get(name) != charset and known in (*_TEXTS, "unknown"):
+        for name in sorted({*self.subject.known, *self.subject.sent, *self.columns} - self.stale):
+            column = self._column(name)
+            known = types.base(column.type or self.subject.known.get(name, "unknown"))
+            if column.charset != charset and known in (*_TEXTS, "unknown"):
                 step = SchemaStep(
-                    order, "retype_column", name, old=old, type="string", declared=in_charset("", charset),
+                    order, "retype_column", name, old=column.type, type="string", declared=in_charset("", charset),
                     computed=charset == "binary" or effect.note == COMPUTED,
                 )  # fmt: skip
                 if step.conversion() != KEEP:
                     yield step
-            self.charsets[name] = charset
+            self.columns[name] = column._replace(charset=charset)
 
     def exchange(self, ring: Sequence[Effect], statement: Statement) -> Iterator[SchemaStep]:
         """Columns that exchange names in one statement: the last one's values are kept under a temporary name
@@ -275,11 +278,7 @@ class _Walk:
         yield SchemaStep(order, "drop_column", str(ring[-1].to))
         yield SchemaStep(order, "rename_column", waiting, str(ring[-1].to))
         yield SchemaStep(order, "drop_column", waiting)
-        self.types |= {effect.new_name: self.types.get(effect.name, "") for effect in ring}
-        sets = {effect.new_name: self.charsets.pop(effect.name, "") for effect in ring}
-        self.charsets |= {name: charset for name, charset in sets.items() if charset}
-        defaults = {effect.new_name: self.defaults.pop(effect.name, None) for effect in ring}
-        self.defaults |= {name: default for name, default in defaults.items() if default}
+        self.columns |= {effect.new_name: self._column(effect.name) for effect in ring}
         self.stale -= {effect.new_name for effect in ring}
         self.made |= {effect.new_name for effect in ring}
         for rename in recased(ring):
