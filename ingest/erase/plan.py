@@ -323,7 +323,7 @@ def _others(
             if path == mirror.path or other is None:
                 continue
             shard = mirrors.shard_of(lake.pipeline, other, lane)
-            _refuse_unlike(lake, mirror, other, merged=shard is None)
+            _refuse_unlike(lake, mirror, other, merged=not shard)
             keys = dict[Key, Texts]()
             for stretch in stretches:
                 if (key_there := evidence.key_in(lake, mirror, key_texts[stretch.key], other, lane)) is None:
@@ -389,10 +389,12 @@ def _of_lane(
 ) -> tuple[list[Stretch], list[Row]]:
     """The stretches of the rows in a lane, and the changes in them; what is known of their keys is added."""
     shard = mirrors.shard_of(lake.pipeline, mirror, lane)
-    wanted = dict(all_found.asked)
-    if shard is not None and shard[0] in mirror.keys:
-        place = mirror.keys.index(shard[0])
-        wanted = {key: cells for key, cells in wanted.items() if cells[place] == shard[1]}
+    fixed = {cell for cell in shard if cell[0] in mirror.keys}
+    wanted = {
+        key: cells
+        for key, cells in all_found.asked.items()
+        if fixed <= {*zip(mirror.keys, cells, strict=True)}
+    }
     if not wanted:
         return [], []
     seen = _linked(lake, mirror, lane, wanted, all_found.known)
@@ -412,8 +414,7 @@ def _linked(
 
     The texts of the keys that are met are added to ``key_texts``.
     """
-    types_of, shard = mirror.key_types, mirrors.shard_of(lake.pipeline, mirror, lane)
-    shard_cells = dict([shard] if shard else [])
+    types_of, shard_cells = mirror.key_types, dict(mirrors.shard_of(lake.pipeline, mirror, lane))
     linked, asked = dict(wanted), set[Key]()
     seen: _Seen = {}
     while new := linked.keys() - asked:
@@ -448,13 +449,13 @@ def _beside(lake: Tables, mirror: Mirror, lane: LaneId, rows: Sequence[Row]) -> 
     key nor the new one leave open whether they are one row's.
     """
     types_of = mirror.key_types
-    shard = mirrors.shard_of(lake.pipeline, mirror, lane)
+    shard = dict(mirrors.shard_of(lake.pipeline, mirror, lane))
     deletes = {
         same_place(row["order_key"]): row["op"] == Op.DELETE for row in rows if not is_weak(row["order_key"])
     }
     keys: dict[Key, Texts] = {}
     for places in batched(sorted(deletes)):
-        for row in evidence.at_places(lake, mirror, lane, places, dict([shard] if shard else [])):
+        for row in evidence.at_places(lake, mirror, lane, places, shard):
             if (row["op"] == Op.DELETE) != deletes[same_place(row["order_key"])]:
                 keys |= evidence.keys_of(change_of(row), mirror.keys, types_of)
     return keys
@@ -490,10 +491,8 @@ def _barrier(
     secret: Barriers, lake: Tables, mirror: Mirror, lane: LaneId, stretches: Sequence[Stretch]
 ) -> Barrier:
     """The lane's barrier; the cell of a shard column is not in messages, and not in its digests."""
-    shard = mirrors.shard_of(lake.pipeline, mirror, lane)
-    columns = [
-        (i, column) for i, column in enumerate(mirror.key_columns) if shard is None or column.name != shard[0]
-    ]
+    shard = dict(mirrors.shard_of(lake.pipeline, mirror, lane))
+    columns = [(i, column) for i, column in enumerate(mirror.key_columns) if column.name not in shard]
     ends: dict[str, list[tuple[str, str]]] = {}
     for stretch in stretches:
         key = tuple(stretch.key[i] for i, _ in columns)

@@ -20,7 +20,7 @@ from ingest.errors import HeldError, StoreError
 from ingest.gold import foreign_commits, merge_rows, mirror_table, retyped
 from ingest.gold import merge as merging
 from ingest.gold.arrow_files import Written
-from ingest.gold.arrow_work import MirrorWork, Shard
+from ingest.gold.arrow_work import MirrorWork
 from ingest.gold.mirror_schema import Plan
 from ingest.gold.planner import FoldPlan, Work, extent, goes_on
 from ingest.gold.results import MirrorCommit
@@ -30,7 +30,7 @@ from ingest.gold.work import Books
 from ingest.lake import faults, stores
 from ingest.lake.delta import Snapshot
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror
+from ingest.lake.mirrors import Mirror, Shard
 from ingest.lake.names import literal, quoted
 from ingest.lake.tables import Tables
 from ingest.spark.pace import SMALL, narrow, pace
@@ -122,7 +122,7 @@ def _replace_states(lake: Lake, table: Mirror, source: DataFrame) -> None:
 
 
 def _count_rows(
-    lake: Lake, fold: FoldPlan, source: DataFrame, guard: merging.Guard, cleared: list[Shard | None]
+    lake: Lake, fold: FoldPlan, source: DataFrame, guard: merging.Guard, cleared: list[Shard]
 ) -> None:
     """Put what becomes of a table without a key into it."""
     mirror = fold.plan.mirror
@@ -139,11 +139,11 @@ def _count_rows(
         merge_rows.merged(lake, mirror, source, guard)
 
 
-def _of_shard(mirror: Mirror, shard: Shard | None) -> str | None:
+def _of_shard(mirror: Mirror, shard: Shard) -> str | None:
     """A condition that the rows of one of several tables meet; None if there is one table."""
-    if shard is None:
+    if not shard:
         return None
-    name, value = shard
+    [(name, value)] = shard
     [column] = [column.column for column in mirror.columns if column.name == name]
     return f"t.{quoted(column)} = {literal(value)}"
 

@@ -23,13 +23,14 @@ from ingest.gold.arrow_crossings import folded, refuse_doubted
 from ingest.gold.arrow_fold import TYPES
 from ingest.gold.arrow_merge import Effort, Merged, merge, pairs
 from ingest.gold.arrow_values import MergeNeeded, NotPlain, arrow_type, of_delta, typed_column
-from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows, Shard
+from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.gold.collision import CollisionError
 from ingest.gold.outcomes import MirrorOutcomes
 from ingest.gold.row_files import RowFile
 from ingest.gold.staged import stage
 from ingest.gold.unfit import Reject
 from ingest.lake import conditions, stores, vectors
+from ingest.lake.mirrors import Shard
 from ingest.lake.schemas import CPU
 from ingest.lake.stamps import TIME, stamped
 
@@ -93,7 +94,7 @@ class Written(MirrorReport):
     gone: dict[str, bytes] = field(default_factory=dict)  # what the vectors say, where parts share the files
     counts: dict[str, int] = field(default_factory=dict)
     # of outcomes for a MERGE: the tables of which only rows with one stay
-    cleared: list[Shard | None] = field(default_factory=list)
+    cleared: list[Shard] = field(default_factory=list)
     partial: bool = False  # some of them do not carry every column
     effort: Effort = field(default_factory=Effort)
     rejects: list[Reject] = field(default_factory=list)  # to be written before the commit

@@ -32,13 +32,14 @@ from ingest.fold import (
 from ingest.gold import unfit
 from ingest.gold.arrow_merge import comparable
 from ingest.gold.arrow_values import HistoryNeeded, NotPlain, Typed, typed_column
-from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows, Shard
+from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.gold.collision import CollisionError
 from ingest.gold.outcomes import MirrorOutcomes
 from ingest.gold.past_keys import LaneEvent, rebased
 from ingest.gold.unfit import UNFIT, Reject, Texts
 from ingest.lake import conditions
 from ingest.lake.image_columns import texts_of
+from ingest.lake.mirrors import Shard
 from ingest.lake.stamps import NO_STAMPS, TIME, types_of
 from ingest.order import order_of
 
@@ -71,7 +72,7 @@ def outcomes(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
 
 def _at_once(work: MirrorWork, rows: Rows) -> MirrorOutcomes | None:
     """The outcomes read as columns; None if some lane's images cannot be read so."""
-    of_lanes, cleared = [], list[Shard | None]()
+    of_lanes, cleared = [], list[Shard]()
     for lane in work.lanes:
         if (last := last_images(rows[lane.id], lane, work)) is None:
             return None
@@ -82,7 +83,7 @@ def _at_once(work: MirrorWork, rows: Rows) -> MirrorOutcomes | None:
 
 def _one_after_another(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
     """The outcomes by a look at each change, with the mirror's own columns."""
-    folded_rows, cleared, rejected = Outcomes([], [], []), list[Shard | None](), list[Reject]()
+    folded_rows, cleared, rejected = Outcomes([], [], []), list[Shard](), list[Reject]()
     apart, doubted = {}, list[Texts]()
     for lane in work.lanes:
         folded = fold(rows[lane.id], lane, work.keys, work.logical)
@@ -339,7 +340,7 @@ def events_of(rows: pa.Table, lane: LaneWork, logical: Mapping[str, str]) -> lis
 
 def _changes(rows: pa.Table, lane: LaneWork) -> Iterator[Change]:
     """Each change, as `ingest.fold` takes it."""
-    shard: Image = dict([lane.shard]) if lane.shard else {}
+    shard: Image = dict(lane.shard)
     cells = _cells(rows, "op", "partial", "after", "before", "transaction")
     kinds = rows[TYPES].to_pylist() if TYPES in rows.schema.names else repeat(None)
     times = (
@@ -376,7 +377,7 @@ def _last(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapp
     unusable: list[int] = []
     typed_keys: dict[Texts, Key] = {}
     last: dict[Key, tuple[Texts, Image | None, str]] = {}
-    shard: Image = dict([lane.shard]) if lane.shard else {}
+    shard: Image = dict(lane.shard)
     wanted = set(keys)
     texts: Texts
     cells = _cells(rows, "op", "after", "before", "order_key")

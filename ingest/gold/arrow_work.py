@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -16,16 +17,14 @@ from ingest.fold import (
 from ingest.gold.arrow_values import arrow_type
 from ingest.gold.passes import Fill
 from ingest.gold.past_keys import Ending
-from ingest.lake.mirrors import Era
+from ingest.lake.mirrors import Era, Shard
 from ingest.lake.stamps import NO_STAMPS, Stamps
 
 ERA_ROW, LACKING_ROW = -1, -2
 """The number within its message of what an earlier key has left: a row, and a change that has no usable one."""
 Rows = Mapping[LaneId, pa.Table]
-Shard = tuple[str, str]
-"""The column that distinguishes the rows of several tables, by the source's name, and one table's value in it."""
-Cleared = tuple[Shard | None, ...]
-"""The tables whose rows are all deleted, except those with an outcome: by their shards; None for all tables."""
+Cleared = tuple[Shard, ...]
+"""The tables whose rows are all deleted, except those with an outcome: by their shards; an empty one for all tables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +37,7 @@ class LaneWork:
     last: int
     images: bool = False  # every change carries the whole row and does not change its key
     floor: str | None = None  # the place of a new incarnation: rows from before it are gone
-    shard: Shard | None = None
+    shard: Shard = ()
     stamps: Stamps = NO_STAMPS
     whole: bool = False  # its whole history is folded again, because new changes precede folded ones
     steps: tuple[SchemaStep, ...] = ()  # which only a whole history needs, by order key
@@ -141,13 +140,11 @@ class MirrorWork:
 
     def of_shards(self, rows: pa.Table, shards: Cleared) -> pa.Array:
         """Which of some rows of the mirror are those of some tables."""
-        if not shards or None in shards:
+        if not shards or () in shards:
             return pa.array([bool(shards)] * rows.num_rows, pa.bool_())
-        [column] = {
-            column.column for column in self.columns for shard in shards if shard and column.name == shard[0]
-        }
-        values = pa.array([shard[1] for shard in shards if shard], pa.string())
-        return pc.is_in(rows[column], value_set=values).combine_chunks()
+        names, texts = zip(*chain.from_iterable(shards), strict=True)
+        [column] = [column.column for column in self.columns if column.name in names]
+        return pc.is_in(rows[column], value_set=pa.array(texts, pa.string())).combine_chunks()
 
     @property
     def key_columns(self) -> list[str]:

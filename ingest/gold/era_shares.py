@@ -39,7 +39,7 @@ def under(ending: Ending, lane: LaneWork, work: MirrorWork, left: Ending | None)
     """The work on a lane's changes under an earlier key; ``left`` is the key before it."""
     columns = tuple(ColumnWork(key, key, logical) for key, logical in ending.keys.items())
     past_lane = replace(
-        lane, eras=(), shard=None, steps=ending.steps, between=(ending.begins, ending.ends), left=left, moves=True
+        lane, eras=(), shard=(), steps=ending.steps, between=(ending.begins, ending.ends), left=left, moves=True
     )  # fmt: skip
     return MirrorWork(work.path, work.folder, tuple(ending.keys), columns, (past_lane,), shared=work.shared)
 

@@ -104,9 +104,9 @@ class Keys(NamedTuple):
 
 def keys_of(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> Keys:
     keys = overtaken.keys_concerned(rows, lane, work)
-    if lane.shard is not None:
-        [name] = [column.column for column in work.columns if column.name == lane.shard[0]]
-        keys = keys.append_column(name, pa.array([lane.shard[1]] * keys.num_rows, pa.string()))
+    for name, text in lane.shard:
+        [column] = [column.column for column in work.columns if column.name == name]
+        keys = keys.append_column(column, pa.array([text] * keys.num_rows, pa.string()))
     return Keys(keys.select(work.key_columns), keys[overtaken.ROW].to_numpy()[rows.num_rows :])
 
 

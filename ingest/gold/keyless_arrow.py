@@ -177,7 +177,7 @@ def counted(work: MirrorWork, halves: pa.Table) -> MirrorOutcomes:
     floors = [_floor(truncates, number, lane) for number, lane in enumerate(work.lanes)]
     stated = not work.appends and any(lane.since for lane in work.lanes)
     clears = work.again or stated or any(is_new for _, is_new in floors)
-    cleared: Cleared = (None,) if work.again else tuple(lane.shard for lane in work.lanes) if clears else ()
+    cleared: Cleared = ((),) if work.again else tuple(lane.shard for lane in work.lanes) if clears else ()
     halves = _once(_after(halves, floors)).sort_by([(ORDER, "ascending"), (PART, "ascending")])
     first = 0 if clears else min(lane.first for lane in work.lanes)
     if work.appends:

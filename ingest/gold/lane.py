@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ingest.change import LaneId, TableId
 from ingest.fold import SchemaStep
-from ingest.lake.mirrors import Era
+from ingest.lake.mirrors import Era, Shard
 from ingest.lake.stamps import NO_STAMPS, Stamps
 
 
@@ -39,8 +39,7 @@ class Lane:
     inherits: int = 0
     inherits_ever: int = 0
     changes_ever: int = 0
-    # the column that distinguishes its rows from other lanes', and its value
-    shard: tuple[str, str] | None = None
+    shard: Shard = ()
     stamps: Stamps = NO_STAMPS  # what its changes get when they are read
     eras: tuple[Era, ...] = ()  # of a lane whose key has changed
     merged: bool = False  # its mirror holds rows of other lanes, too, which only their key distinguishes

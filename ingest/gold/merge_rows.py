@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from delta.tables import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from ingest.gold.arrow_work import Shard
 from ingest.gold.merge import Guard, compared
 from ingest.gold.staged import COPIES, GONE, sent_name
 from ingest.lake import exact
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror
+from ingest.lake.mirrors import Mirror, Shard
 from ingest.lake.names import literal, quoted
 from ingest.lake.tables import Tables
 
@@ -23,17 +24,15 @@ def replaced(lake: Tables, mirror: Mirror, counts: DataFrame, guard: Guard) -> N
     guard.replace(_each(mirror, counts), lake.path(mirror.path))
 
 
-def cleared(
-    lake: Tables, mirror: Mirror, counts: DataFrame, guard: Guard, shards: list[Shard | None]
-) -> None:
+def cleared(lake: Tables, mirror: Mirror, counts: DataFrame, guard: Guard, shards: list[Shard]) -> None:
     """Replace the rows of some of the tables that share a mirror, or of all."""
     rows, path = _each(mirror, counts), lake.path(mirror.path)
-    named = [shard for shard in shards if shard is not None]
-    if len(named) < len(shards):
+    if () in shards:
         guard.write(rows, path, "overwrite")
         return
-    [column] = {column.column for column in mirror.columns for name, _ in named if column.name == name}
-    values = ", ".join(literal(value) for _, value in named)
+    names, texts = zip(*chain.from_iterable(shards), strict=True)
+    [column] = [column.column for column in mirror.columns if column.name in names]
+    values = ", ".join(map(literal, texts))
     guard.write(rows, path, "overwrite", replaceWhere=f"{quoted(column)} IN ({values})")
 
 

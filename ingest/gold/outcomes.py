@@ -44,8 +44,8 @@ class MirrorOutcomes(NamedTuple):
 
     Attributes:
         table: one row for each key, in no order.
-        cleared: the tables of the mirror that were emptied, by their value of the shard column, or None for a mirror with one
-            table: of their rows only those with an outcome stay.
+        cleared: the tables of the mirror that were emptied, by their shards, of which that of a mirror with one table is
+            empty: of their rows only those with an outcome stay.
         rejected: what does not fit: changes without a usable key, which no outcome shows, and cells.
         doubted: the keys whose outcomes are right only if the mirror has no row of them (`ingest.departures.Crossings`).
     """

@@ -69,8 +69,8 @@ def keys_concerned(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table
 
     A cell is NULL where the change has no usable key. The lane's shard is left out.
     """
-    shard = lane.shard[0] if lane.shard else None  # no image has it, and it is the same in all of them
-    columns = [column for column in work.columns if column.name in work.keys and column.name != shard]
+    sent = {*work.keys} - dict(lane.shard).keys()  # no image has the shard, and it is the same in all of them
+    columns = [column for column in work.columns if column.name in sent]
     names = [column.name for column in columns]
     before, after = (_texts_of(rows[side].combine_chunks(), names) for side in ("before", "after"))
     is_delete = pc.equal(rows["op"], str(Op.DELETE)).combine_chunks()

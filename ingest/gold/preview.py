@@ -276,7 +276,7 @@ def _try_rules(pipeline: Pipeline, plan: Plan, sent: Mapping[LaneId, Sequence[Ma
     keys = mirror.keys_without(shard)
     for lane in plan.job.lines:
         events = [Placed(order_of(row["order_key"]), change_of(row)) for row in sent.get(lane, ())]
-        cells = dict([cell]) if (cell := mirrors.shard_of(pipeline, mirror, lane)) else {}
+        cells = dict(mirrors.shard_of(pipeline, mirror, lane))
         rows = [{**row.values, **cells} for row in fold(events, keys, types).values()]
         try:
             conditions.check(mirror.where, mirror.computed, rows, types)

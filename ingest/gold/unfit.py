@@ -147,7 +147,7 @@ def _sent(
 ) -> Iterator[tuple[_Sent, SentFrom]]:
     """The changes that sent some cells, in the order of history."""
     rows = rows.filter(pc.greater_equal(rows["row"], 0))  # others are rows under an earlier key
-    shard: Image = dict([lane.shard]) if lane.shard else {}
+    shard: Image = dict(lane.shard)
     asked = {(name, text) for _, name, text in wanted}
     names, numbers, keys, images = {name for name, _ in asked}, list[int](), list[Texts](), list[Image]()
     sides = zip(*(rows[name].to_pylist() for name in ("op", "after", "before")), strict=True)
@@ -238,7 +238,7 @@ def _texts(cells: pa.ChunkedArray) -> list[str | None]:
 def changes(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> list[Reject]:
     """Changes without a usable key."""
     kinds = ", ".join(f"{name} ({work.logical[name]})" for name in work.keys)
-    shard: Image = dict([lane.shard]) if lane.shard else {}
+    shard: Image = dict(lane.shard)
     sides = zip(rows["after"].to_pylist(), rows["before"].to_pylist(), rows["row"].to_pylist(), strict=True)
     rejects = []
     for place, (after, before, row) in zip(places_of(rows), sides, strict=True):

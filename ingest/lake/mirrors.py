@@ -177,7 +177,7 @@ class Mirror:
         """Delta's type of each column, by the source's name."""
         return {column.name: column.delta for column in self.columns}
 
-    def keys_without(self, shard_column: str | None) -> tuple[str, ...]:
+    def keys_without(self, shard_column: str | None = None) -> tuple[str, ...]:
         """The key as the source has it: without the column that names the source table."""
         return tuple(key for key in self.keys if key != shard_column)
 
@@ -238,17 +238,19 @@ def rule_for(pipeline: Pipeline, source: TableId, path: str) -> TableRule:
     return rule if not rule.also or mirror_path(target(rule, source)) == path else next(fitting, rule)
 
 
-def shard_of(pipeline: Pipeline, mirror: Mirror, lane: LaneId) -> tuple[str, str] | None:
-    """The column that distinguishes a lane's rows from other lanes', and its value; None without a shard column.
+Shard = tuple[tuple[str, str], ...]
+"""The cell that distinguishes a lane's rows from other lanes': the shard column's name at the source, and its text; empty
+without a shard column."""
 
-    Both are as the mirror's rows have them: the pipeline file may say otherwise until the next run folds them again.
-    """
+
+def shard_of(pipeline: Pipeline, mirror: Mirror, lane: LaneId) -> Shard:
+    """A lane's shard as the mirror's rows have it: the pipeline file may say otherwise until the next run folds them again."""
     source, table = lane
     column = mirror.shard or rule_for(pipeline, table, mirror.path).shard_column
     if column not in {sent.name for sent in mirror.columns}:
-        return None
+        return ()
     several = pipeline.names_sources if mirror.names_sources is None else mirror.names_sources
-    return column, f"{source}:{table}" if several else str(table)
+    return ((column, f"{source}:{table}" if several else str(table)),)
 
 
 def feeding(pipeline: Pipeline, lanes: Iterable[LaneId]) -> frozenset[LaneId]:

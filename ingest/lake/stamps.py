@@ -71,13 +71,11 @@ def micros(moment: dt.datetime | int | None) -> int | None:
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-def change_of(row: Mapping[str, Any], shard: tuple[str, str] | None = None) -> Change:
+def change_of(row: Mapping[str, Any], shard: Iterable[tuple[str, str]] = ()) -> Change:
     """A row of ``changes`` as the plain fold takes it, with the cell that distinguishes its lane's rows, if there is one."""
     before, after = (json.loads(row[side]) if row[side] else None for side in ("before", "after"))
-    if shard is not None:
-        before, after = (
-            image if image is None else {**image, shard[0]: shard[1]} for image in (before, after)
-        )
+    if shard:
+        before, after = (image if image is None else image | dict(shard) for image in (before, after))
     return Change(
         op=Op(row["op"]),
         before=before,

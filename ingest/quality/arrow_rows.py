@@ -14,7 +14,7 @@ from ingest.fold import Key
 from ingest.lake import delta, duck, rejects, stores
 from ingest.lake.delta import Snapshot, UnreadableError
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror
+from ingest.lake.mirrors import Mirror, Shard
 from ingest.lake.schemas import REJECTS
 from ingest.lake.stamps import TIME
 from ingest.lake.tables import Tables, scan
@@ -152,7 +152,7 @@ def changes_of_keys(
     lake: Tables,
     mirror: Mirror,
     lane: CheckedLane,
-    shard: tuple[str, str] | None,
+    shard: Shard,
     applied: int,
     keys: Iterable[Sequence[str]] | str,
     *,
@@ -163,7 +163,7 @@ def changes_of_keys(
     ``keys`` are cells as texts, without that of the shard; or a query that finds the first `ALWAYS` of them as
     ``own_key`` in the lane's ``rows``. With ``inherited`` the changes of the keys that their rows had before are among them.
     """
-    named = mirror.keys_without(shard[0] if shard else None)
+    named = mirror.keys_without(*dict(shard))
     now, left = duck.cells(named), duck.cells(named, "before", "after")
     columns = ", ".join(map(duck.name, (*CHANGE, TIME)))
     rows = f"""SELECT {columns}, [{now}] AS own_key, [{left}] AS left_key

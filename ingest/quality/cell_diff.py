@@ -31,7 +31,7 @@ from ingest.fold import (
     typed,
 )
 from ingest.lake.conditions import met_by_texts, values_by_texts
-from ingest.lake.mirrors import Mirror
+from ingest.lake.mirrors import Mirror, Shard
 from ingest.lake.snapshots import number_of
 from ingest.lake.stamps import change_of
 from ingest.order import Order, order_of
@@ -62,7 +62,7 @@ class KeyHistory:
 
     rows: Iterable[Row] = ()
     steps: Sequence[SchemaStep] = ()
-    shard: tuple[str, str] | None = None
+    shard: Shard = ()
     whole: bool = True
     linked: bool = True
     rereads: bool = False

@@ -33,7 +33,7 @@ from ingest.lake import duck
 from ingest.lake.datafiles import listed
 from ingest.lake.image_columns import texts_of
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Column, Mirror, rule_for, shard_of
+from ingest.lake.mirrors import Column, Mirror, Shard, rule_for, shard_of
 from ingest.lake.schemas import CHANGES
 from ingest.lake.stamps import Stamps, columns_for, stamped, stamps_of
 from ingest.lake.tables import Tables
@@ -232,15 +232,12 @@ class KeyHashes:
 
     mirror: Mirror
     seed: int
-    shard: tuple[str, str] | None = None
+    shard: Shard = ()
     _columns: list[Column] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._columns = [
-            key_column
-            for key_column in self.mirror.key_columns
-            if self.shard is None or key_column.name != self.shard[0]
-        ]
+        names = self.mirror.keys_without(*dict(self.shard))
+        self._columns = [column for column in self.mirror.key_columns if column.name in names]
 
     def of(self, rows: pa.RecordBatch) -> tuple[Hashes, Hashes]:
         """The hashes of the keys that each change may concern: from the image after it, and from the image before."""
@@ -283,8 +280,8 @@ class KeyHashes:
 
     def of_key(self, key: Key) -> int:
         """The hash of a key, without the shard's cell."""
-        shard = self.shard[0] if self.shard else None
-        cells = (cell for name, cell in zip(self.mirror.keys, key, strict=True) if name != shard)
+        shard = dict(self.shard)
+        cells = (cell for name, cell in zip(self.mirror.keys, key, strict=True) if name not in shard)
         return zlib.crc32("\x1f".join(map(str, cells)).encode("utf-8", "surrogatepass"), self.seed)
 
 
@@ -397,7 +394,7 @@ class _Reading:
     applied: int
     sample: KeySample
     steps: Sequence[SchemaStep]
-    shard: tuple[str, str] | None
+    shard: Shard
     stamps: Stamps
     whole: bool  # all changes
     low: str = ""  # or those from this place on
@@ -598,7 +595,7 @@ class _Check:
     def _sample(
         self,
         lane: CheckedLane,
-        shard: tuple[str, str] | None,
+        shard: Shard,
         steps: Sequence[tuple[SchemaStep, int]],
         changes: int,
     ) -> KeySample:
@@ -760,7 +757,7 @@ class _Check:
         for reading in self.lanes if wanted.twice else ():
             if reading.whole:
                 continue
-            sent = [name for name in names if reading.shard is None or name != reading.shard[0]]
+            sent = self.mirror.keys_without(*dict(reading.shard))
             cells = ", ".join(duck.member("after", name) for name in sent)
             listed = ", ".join(
                 f"({', '.join(duck.value(wanted.texts[key][int(names[name])]) for name in sent)})"
@@ -770,8 +767,9 @@ class _Check:
                 f"SELECT after FROM {{changes.change}} WHERE {duck.of_lane(reading.lane.source, reading.lane.table)} "
                 f"AND op IN ('insert', 'read') AND batch <= {self.since} AND ({cells}) IN ({listed})"
             )
-            shard = dict([reading.shard]) if reading.shard else {}
-            contents = {json.dumps(json.loads(row["after"]) | shard, sort_keys=True) for row in rows}
+            contents = {
+                json.dumps(json.loads(row["after"]) | dict(reading.shard), sort_keys=True) for row in rows
+            }
             repeated |= {key for key, content in wanted.twice.items() if content in contents}
         return repeated
 

@@ -95,8 +95,8 @@ def _by_transaction(spans: pa.Table) -> pa.Table:
 def _met(lake: Tables, subject: CheckedMirror, lane: CheckedLane, since: int) -> dict[Key, tuple[str, ...]]:
     """The keys to which rows have moved outside of transactions, and which rows leave after that with the changes to check."""
     mirror = subject.decided
-    shard = shard_of(lake.pipeline, mirror, (lane.source, lane.table))
-    names = mirror.keys_without(shard[0] if shard else None)
+    shard = dict(shard_of(lake.pipeline, mirror, (lane.source, lane.table)))
+    names = mirror.keys_without(*shard)
     reached, left = duck.cells(names), duck.cells(names, "before", "after")
     rows = lake.ask(
         f"""WITH rows AS (SELECT batch, op, order_key, [{reached}] AS reached, [{left}] AS left_key
@@ -109,7 +109,7 @@ def _met(lake: Tables, subject: CheckedMirror, lane: CheckedLane, since: int) ->
     )
     met: dict[Key, tuple[str, ...]] = {}
     for row in rows:
-        cells = dict(zip(names, map(str, row["left_key"]), strict=True)) | dict([shard] if shard else [])
+        cells = dict(zip(names, map(str, row["left_key"]), strict=True)) | shard
         texts = tuple(cells[name] for name in mirror.keys)
         with suppress(KeyCellError):  # rejected
             met[typed_key(mirror, texts)] = texts

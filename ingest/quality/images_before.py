@@ -30,7 +30,7 @@ from ingest.images_before import WHOLE, Chain, ImagesBefore, Mismatch, in_words
 from ingest.lake.datafiles import listed
 from ingest.lake.delta import Snapshot, snapshot
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror, shard_of
+from ingest.lake.mirrors import Mirror, Shard, shard_of
 from ingest.lake.stamps import change_of
 from ingest.order import is_weak, order_of
 from ingest.quality.arrow_rows import changes_of_keys, mirror_rows
@@ -324,7 +324,7 @@ class ProvenLane:
     truncates: Sequence[str]
     lane: CheckedLane
     applied: int
-    shard: tuple[str, str] | None
+    shard: Shard
     steps: Callable[[], Sequence[SchemaStep]]
     images: ImagesBefore = WHOLE
     met: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)

@@ -46,13 +46,10 @@ def held(ordered: OrderedLane, keys: Sequence[Sequence[str]]) -> Sequence[Sequen
     mirror = ordered.subject.decided
     if not mirror.where or not keys:
         return keys
-    shard = shard_of(ordered.lake.pipeline, mirror, (ordered.lane.source, ordered.lane.table))
+    shard = dict(shard_of(ordered.lake.pipeline, mirror, (ordered.lane.source, ordered.lane.table)))
     by_key: dict[Key, Sequence[str]] = {}
     for texts in keys:
-        cells = [
-            shard[1] if shard and name == shard[0] else text
-            for name, text in zip(mirror.keys, texts, strict=True)
-        ]
+        cells = [shard.get(name, text) for name, text in zip(mirror.keys, texts, strict=True)]
         with suppress(KeyCellError):  # such a change is rejected
             by_key[typed_key(mirror, cells)] = texts
     kinds = [ordered.subject.types.get(column.column, "") for column in mirror.columns]

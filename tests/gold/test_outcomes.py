@@ -70,7 +70,7 @@ def table(*rows: dict[str, Any]) -> pa.Table:
 
 THERE = [{"id": 1, "n": 1, "w": "x"}, {"id": 2, "n": 2, "w": "y"}, {"id": 3, "n": 3, "w": "z"}]
 ALL = {sets("id"): True, sets("n"): True, sets("w"): True}
-CASES: dict[str, tuple[list[dict[str, Any]], tuple[None, ...], list[dict[str, Any]]]] = {
+CASES: dict[str, tuple[list[dict[str, Any]], tuple[tuple[()], ...], list[dict[str, Any]]]] = {
     "set, gone and new": (
         [
             {"id": 1, "n": 9, "w": None, GONE: False},
@@ -87,7 +87,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], tuple[None, ...], list[dict[str, An
     ),
     "only rows with an outcome stay": (
         [{"id": 1, "n": 7, "w": "x", GONE: False}, {"id": 3, GONE: True}],
-        (None,),
+        ((),),
         [{"id": 1, "n": 7, "w": "x"}],
     ),
 }
@@ -95,7 +95,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], tuple[None, ...], list[dict[str, An
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_files_take_outcomes_as_they_are_meant(
-    case: tuple[list[dict[str, Any]], tuple[None, ...], list[dict[str, Any]]],
+    case: tuple[list[dict[str, Any]], tuple[tuple[()], ...], list[dict[str, Any]]],
 ) -> None:
     """Whatever makes outcomes, a mirror must hold what they say and keep what they do not."""
     rows, cleared, expected = case

@@ -12,6 +12,7 @@ from ingest.config.model import TableRule
 from ingest.gold import arrow_parts, overtaken, planner
 from ingest.gold.arrow_values import NotPlain
 from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
+from ingest.lake.mirrors import Shard
 from ingest.lake.schemas import CHANGES
 from tests.gold.test_tasks import Cluster
 from tests.shops import Shops
@@ -20,7 +21,7 @@ TABLE = TableId("yard", None, "depot")
 Row = tuple[int, str, str, str | None, str | None]  # batch, place, operation, before, after
 
 
-def _left(*rows: Row, shard: tuple[str, str] | None = None, partial: bool = False) -> list[str]:
+def _left(*rows: Row, shard: Shard = (), partial: bool = False) -> list[str]:
     """The places of the new changes, those of batch 2, that are left."""
     names = ("batch", "order_key", "op", "before", "after")
     cells = [dict(zip(names, row, strict=True)) | {"partial": partial and row[0] == 1} for row in rows]
@@ -38,8 +39,8 @@ def _image(key: int | str, value: str = "x") -> str:
     return f'{{"id":"{key}","v":"{value}"}}'
 
 
-@pytest.mark.parametrize("shard", [None, ("shard", "a")])
-def test_a_late_change_counts_unless_a_folded_one_of_its_key_is_later(shard: tuple[str, str] | None) -> None:
+@pytest.mark.parametrize("shard", [(), (("shard", "a"),)])
+def test_a_late_change_counts_unless_a_folded_one_of_its_key_is_later(shard: Shard) -> None:
     """Folded again, an overtaken insert would bring back a row that was deleted, and an update the value before."""
     rows: list[Row] = [
         (2, "2", "insert", None, _image(1)),  # deleted later

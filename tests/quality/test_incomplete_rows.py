@@ -195,7 +195,7 @@ def keys_of_the_last(lake: Lake) -> set[tuple[str, ...]]:
     """The keys that rows have after the changes that are looked at for the row which the second batch updates."""
     [subject] = survey(lake, ledgers.read(lake, 0, 2).lanes).subjects
     updated = "SELECT own_key FROM rows WHERE batch = 2"
-    changes = changes_of_keys(lake, subject.decided, subject.lanes[0], None, 2, updated, inherited=True)
+    changes = changes_of_keys(lake, subject.decided, subject.lanes[0], (), 2, updated, inherited=True)
     return {(json.loads(change["after"])["id"],) for change in changes}
 
 
