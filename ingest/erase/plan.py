@@ -29,6 +29,7 @@ from ingest.gold.explain import masked_key
 from ingest.gold.stretches import Spoken, Stretch, of_rows
 from ingest.lake import barriers, condensed, decisions, duck, feeds, histories, mirrors, snapshots
 from ingest.lake.barriers import Barrier, Barriers
+from ingest.lake.json_cells import list_in
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
@@ -361,7 +362,7 @@ def _refuse_renamed(lake: Tables, mirror: Mirror, lanes: Iterable[LaneId]) -> No
             )
     names = {table for _, table in lanes}
     for row in lake.ask("SELECT effects FROM {ddl} WHERE effects LIKE '%\"rename\\_%' ESCAPE '\\'"):
-        for load in json.loads(row["effects"] or "[]"):
+        for load in list_in(row["effects"]):
             table, to = _table(load.get("table")), load.get("to")
             if (
                 load["action"] == "rename_column"

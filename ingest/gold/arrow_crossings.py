@@ -6,7 +6,6 @@ batch may be the one that leaves it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
@@ -23,6 +22,7 @@ from ingest.gold.arrow_values import HistoryNeeded
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.gold.key_shares import Numbers
 from ingest.gold.outcomes import MirrorOutcomes
+from ingest.lake.json_cells import object_in
 
 _MET = "rows have moved onto each other's keys"
 _NO_TRANSACTION = -1
@@ -119,7 +119,7 @@ def another_leaves(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> bool:
 
 def _differ(said: str | None, sent: str | None) -> bool:
     """True if a column that both images have differs."""
-    before_image, after_image = (json.loads(image or "{}") for image in (said, sent))
+    before_image, after_image = (object_in(image) for image in (said, sent))
     return any(before_image[name] != after_image[name] for name in before_image.keys() & after_image.keys())
 
 

@@ -9,7 +9,6 @@ Rows that come late under the old name, from before the statement, have the tabl
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
@@ -34,6 +33,7 @@ from ingest.lake import condensed, decisions, duck, lanes, mirrors
 from ingest.lake.books import EXCLUDED_SQL, Line, merged_columns
 from ingest.lake.decisions import ACCEPT_GAP, CARRIED, DISMISS, Decision
 from ingest.lake.former_names import FormerNames, Move, Tenure, moves
+from ingest.lake.json_cells import list_in, object_in
 from ingest.lake.logged_statements import Statement
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
@@ -458,10 +458,10 @@ def _told(lake: Tables, move: Move, where: str) -> _Told:
     )
     kinds: dict[str, str] = {}
     for span in spans:
-        sent = json.loads(span["types"] or "{}")
+        sent = object_in(span["types"])
         kinds = merged_columns(kinds, sent) | {name: kind for name, kind in sent.items() if kind != "unknown"}
-    keys = {tuple(json.loads(span["keys"] or "[]")) for span in spans}
-    newest = frozenset(json.loads(spans[-1]["types"] or "{}")) if spans else frozenset[str]()
+    keys = {tuple(list_in(span["keys"])) for span in spans}
+    newest = frozenset(object_in(spans[-1]["types"])) if spans else frozenset[str]()
     return _Told(
         sum(span["n"] for span in spans),
         tuple(sorted(keys)),

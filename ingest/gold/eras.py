@@ -7,7 +7,6 @@ keys that messages name, and statements.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
@@ -17,6 +16,7 @@ from ingest.ddl import Effect
 from ingest.errors import HeldError
 from ingest.lake import duck
 from ingest.lake.books import Line
+from ingest.lake.json_cells import list_in
 from ingest.lake.mirrors import Era
 from ingest.lake.tables import Tables
 from ingest.order import order_key, order_of
@@ -82,7 +82,7 @@ def _spans(lake: Tables, changes: str, run: str) -> Iterator[Run]:
         f"SELECT keys, {run}, min(order_key) AS low, max(order_key) AS high FROM ({changes}) AS m GROUP BY keys, {run}"
     )
     for row in rows:
-        yield Run(tuple(json.loads(row["keys"] or "[]")), row["low"], row["high"])
+        yield Run(tuple(list_in(row["keys"])), row["low"], row["high"])
 
 
 def evidence(spans: Iterable[Run]) -> Evidence:

@@ -14,6 +14,7 @@ from ingest.errors import HeldError, command
 from ingest.fold import may_change_key
 from ingest.gold.lane import Lane
 from ingest.lake import condensed, duck
+from ingest.lake.json_cells import object_in
 from ingest.lake.mirrors import Mirror
 
 if TYPE_CHECKING:
@@ -51,6 +52,6 @@ def _asks(lake: Tables, mirror: Mirror, lane: Lane, floor: str) -> bool:
     in_part = f"partial AND before IS NOT NULL AND batch <= {lane.last} AND order_key <= {duck.text(floor)}"
     keys = mirror.keys_without(mirror.shard)
     return any(
-        may_change_key(json.loads(row["before"]), json.loads(row["after"] or "{}"), keys)
+        may_change_key(json.loads(row["before"]), object_in(row["after"]), keys)
         for row in lake.ask(f"SELECT before, after FROM {{changes}} WHERE {of_lane} AND {in_part}")
     )

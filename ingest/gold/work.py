@@ -18,6 +18,7 @@ from ingest.gold.completed import folded
 from ingest.gold.lane import ChangeKinds, Lane
 from ingest.lake import duck
 from ingest.lake.books import Line, announcements, merged_columns
+from ingest.lake.json_cells import list_in, object_in
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Era, Mirror, feeding
 from ingest.lake.names import mirror_path
@@ -273,9 +274,9 @@ def stated(pipeline: Pipeline, books: Books, statements: Iterable[Statement]) ->
 
 def _line(row: dict[str, object]) -> Line:
     row.pop("applied", None)
-    row["keys"] = json.loads(str(row["keys"] or "[]"))
+    row["keys"] = list_in(row["keys"])
     for name in ("columns", "lacks", "servers", "announced"):
-        row[name] = json.loads(str(row.get(name) or "{}"))
+        row[name] = object_in(row.get(name))
     row["announced"] = announcements(row["announced"])  # type: ignore[arg-type]
     row.pop("load_marks", None)  # gold folds what a load has, and only the checks look at what it lacks
     row["event_low"] = row["event_high"] = None  # gold never orders by a clock

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from ingest.inspect.problems import Problem
 from ingest.lake import books, decoded_with, duck, faults, feeds, histories, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.delta import NO_TABLE
+from ingest.lake.json_cells import object_in
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import MIRRORS
 from ingest.lake.schemas import BRONZE, CPU
@@ -157,7 +157,7 @@ def _without_rest(run: dict[str, Any], have: int, file: Path) -> dict[str, Any]:
 
 def _line(name: str, run: dict[str, Any], entry: Mapping[str, Any] = _NO_ENTRY) -> dict[str, Any]:
     """An entry with the state of its last run; CPU time is not known for a mirror that Spark folded."""
-    counts = json.loads(run.get("counts") or "{}")
+    counts = object_in(run.get("counts"))
     cpu = counts.get(CPU)
     return {
         "table": name,

@@ -19,6 +19,7 @@ from ingest.change import LaneId, TableId
 from ingest.ddl.effect_model import UNANNOUNCED, UNREAD, Effect
 from ingest.lake import duck, lanes
 from ingest.lake.books import Announcement, Line, announcements
+from ingest.lake.json_cells import list_in, object_in
 from ingest.lake.logged_statements import Decided, Statement
 from ingest.lake.tables import Row, Tables
 
@@ -217,8 +218,8 @@ def _sent(lake: Tables, last: int | None = None) -> dict[LaneId, _SentRows]:
 def _line(row: Row) -> Line:
     changes, *others = (row[name] or 0 for name in _COUNTS)
     line = Line(row["batch"] or 0, row["source"], None, None, row["database"], row["schema"], row["table"])
-    line.keys = json.loads(row["keys"] or "[]")
-    line.columns, line.lacks = (json.loads(row[name] or "{}") for name in ("columns", "lacks"))
-    line.announced = announcements(json.loads(row["announced"] or "{}"))
+    line.keys = list_in(row["keys"])
+    line.columns, line.lacks = (object_in(row[name]) for name in ("columns", "lacks"))
+    line.announced = announcements(object_in(row["announced"]))
     line.whole = [row["low"], row["high"]] if changes > sum(others) and row["low"] else []
     return line

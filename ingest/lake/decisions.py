@@ -17,6 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ingest.lake.duck import name
+from ingest.lake.json_cells import object_in
 from ingest.lake.schemas import DECISIONS
 from ingest.lake.tables import Row, Tables
 
@@ -142,7 +143,7 @@ def _read(lake: Tables) -> Decisions:
     kept.sort(key=lambda row: (row["number"] or 0, row["decided_at"]))
     every = []
     for row in kept:
-        value, reason, by = json.loads(row["value"] or "{}"), row["reason"] or "", row["by"] or ""
+        value, reason, by = object_in(row["value"]), row["reason"] or "", row["by"] or ""
         decided_at = row["decided_at"]
         every.append(Decision(row["kind"], row["subject"], value, row["batch"], reason, by, decided_at))
     return Decisions(tuple(every), max((row["number"] or 0 for row in kept), default=0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import cache
 
@@ -11,6 +10,7 @@ from ingest.change import LaneId, TableId
 from ingest.config import Source
 from ingest.lake import duck
 from ingest.lake.books import EXCLUDED_SQL
+from ingest.lake.json_cells import object_in
 from ingest.lake.resolve import Came, Sent, SentColumn
 from ingest.lake.tables import Tables
 from ingest.order import loaded_sql
@@ -68,7 +68,7 @@ def columns_seen(lake: Tables, condition: str = "true") -> dict[LaneId, dict[str
         f'SELECT DISTINCT source, database, schema, "table", columns FROM {{books}} WHERE changes > 0 AND {condition}'
     ):
         lane = row["source"], TableId.of(row)
-        columns.setdefault(lane, {}).update(json.loads(row["columns"] or "{}"))
+        columns.setdefault(lane, {}).update(object_in(row["columns"]))
     return columns
 
 
@@ -103,7 +103,7 @@ def _sent(lake: Tables, condition: str) -> dict[LaneId, dict[str, SentColumn]]:
     tables: dict[LaneId, dict[str, SentColumn]] = {}
     for row in rows:
         sent_columns = tables.setdefault((row["source"], TableId.of(row)), {})
-        columns = json.loads(row["columns"] or "{}") | ({"": "unknown"} if row["out"] else {})
+        columns = object_in(row["columns"]) | ({"": "unknown"} if row["out"] else {})
         for name, logical in columns.items():
             column = SentColumn(row["low"] or "", row["high"] or "", logical, row["batch"])
             sent_before = sent_columns.get(name, column)

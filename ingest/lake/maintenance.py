@@ -11,7 +11,6 @@ only after silver has decoded them and if no open reject points at them.
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.lake import commits, staging
+from ingest.lake.json_cells import list_in
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Clusters
 from ingest.lake.names import literal, quoted
@@ -157,7 +157,7 @@ def _unordered(lake: Lake, session: SparkSession, name: str, columns: tuple[str,
 def _ordered(session: SparkSession, table: str, columns: tuple[str, ...]) -> int | None:
     """The version in which a table's files were last ordered, if it was by these columns and can still be read."""
     for row in session.sql(f"DESCRIBE HISTORY {table}").where("operation = 'OPTIMIZE'").collect():
-        by = json.loads(row["operationParameters"].get("zOrderBy") or "[]")
+        by = list_in(row["operationParameters"].get("zOrderBy"))
         if by:
             return int(row["version"]) if tuple(by) == columns else None
     return None

@@ -6,7 +6,6 @@ refers, cannot be there any more as it is in the mirror.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +14,7 @@ from ingest.change import LaneId, TableId
 from ingest.config import target
 from ingest.errors import counted
 from ingest.lake import duck
+from ingest.lake.json_cells import list_in
 from ingest.lake.names import mirror_path
 from ingest.lake.tables import Row, Tables
 from ingest.order import is_weak
@@ -92,7 +92,7 @@ def foreign_keys(statements: Iterable[Row]) -> list[ForeignKey]:
     rows, keys = list(statements), _Keys()
     if any('"add_foreign_key"' in (row["effects"] or "") for row in rows):
         for row in sorted(rows, key=lambda row: (row["order_key"] or "", row["batch"])):
-            for effect in json.loads(row["effects"] or "[]"):
+            for effect in list_in(row["effects"]):
                 keys.take(effect, row["source"], row["order_key"] or "")
     return keys.known
 

@@ -7,7 +7,6 @@ they are the same by any conversion; where one is not, the row has another value
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from ingest import types
 from ingest.change import LaneId, TableId
 from ingest.errors import counted
 from ingest.lake import duck
+from ingest.lake.json_cells import object_in
 from ingest.lake.logged_statements import Statement
 from ingest.lake.tables import Tables
 from ingest.quality.catalogue import CONVERTED_CELLS, FAILING_KEYS, Metric, key_json
@@ -94,7 +94,7 @@ def _places_of_types(lake: Tables, lanes: Iterable[CheckedLane], since: int) -> 
             WHERE {of_some(lanes)} AND batch > {since} AND {_OF_ROWS} GROUP BY {duck.LANE_SQL}, types"""
     ):
         of_lane = places.setdefault((row["source"], TableId.of(row)), {})
-        for column, logical in json.loads(row["types"] or "{}").items():
+        for column, logical in object_in(row["types"]).items():
             of_lane.setdefault(column, {}).setdefault(logical, []).extend((row["low"], row["high"]))
     return places
 
@@ -107,7 +107,7 @@ def _types_before(lake: Tables, lanes: Iterable[CheckedLane], since: int) -> dic
             WHERE changes > 0 AND batch <= {since} AND {of_some(lanes)}"""
     ):
         of_lane = types_before.setdefault((row["source"], TableId.of(row)), {})
-        for column, logical in json.loads(row["columns"] or "{}").items():
+        for column, logical in object_in(row["columns"]).items():
             of_lane.setdefault(column, set()).add(logical)
     return types_before
 

@@ -19,6 +19,7 @@ from ingest.change import TableId
 from ingest.errors import IngestError, command
 from ingest.lake import duck, mirrors
 from ingest.lake.decisions import DECODED, EPOCH, RESNAPSHOT
+from ingest.lake.json_cells import list_in
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import CHECKS as TABLE
 from ingest.lake.tables import Row, Tables
@@ -125,7 +126,7 @@ def _left(
     """
     if row["check"] == "refused_changes":
         return _still_refused(row, refused.get(subject.table))
-    ends, keys = CHECKS[row["check"]].ends_with, json.loads(row["failing"] or "[]")
+    ends, keys = CHECKS[row["check"]].ends_with, list_in(row["failing"])
     if not ends or len(keys) != row["observed"] or subject.mirror is None or subject.mirror.soft:
         return row  # not all of its rows are named, or their state depends on earlier changes
     condition = " AND (op <> 'update' OR NOT coalesce(partial, false))" if ends == WHOLE_ROW else ""
@@ -161,7 +162,7 @@ def _known_as_late(verdicts: list[CheckResult], before: Row, left: Row | None) -
     A change that lies between two that did not fit each other, and fits both, can only be the one that was missing.
     """
     open_still = json.loads(left["failing"]) if left else []
-    closed = {_cells(key) for key in json.loads(before["failing"] or "[]") if key not in open_still}
+    closed = {_cells(key) for key in list_in(before["failing"]) if key not in open_still}
     return [
         replace(verdict, state=PASS)
         if verdict.metric.check == "old_positions"
@@ -257,7 +258,7 @@ def _again(row: Row, file: Path) -> CheckResult:
         if row["check"] not in OF_BATCHES:
             ends = f"`{typed}` checks everything again, and with --accept {subject} accepts it"
         detail = f"{FOUND}{row['batch']} and not repaired since ({ends}): {detail}"
-    failing = tuple(json.loads(row["failing"] or "[]"))
+    failing = tuple(list_in(row["failing"]))
     metric = Metric(
         row["check"], row["observed"], row["mirror"], row["source"], row["column"], limit, row["severity"], detail, failing
     )  # fmt: skip

@@ -6,7 +6,6 @@ with the same key columns share one scan of ``changes``.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -22,6 +21,7 @@ from ingest.departures import NO_TRANSACTION
 from ingest.fold import KeyCellError, typed
 from ingest.lake import delta, duck, stores
 from ingest.lake.cleared import last_truncate
+from ingest.lake.json_cells import object_in
 from ingest.lake.lake import Lake
 from ingest.lake.names import quoted
 from ingest.lake.schemas import CHANGES
@@ -344,8 +344,8 @@ def _cell(first: str, second: str, column: str) -> str:
 
 def _cell_of_large(first: str | None, second: str | None, column: str) -> str | None:
     """The same for large images, of which DuckDB would keep five times the size of all that it reads together."""
-    image: dict[str, str | None] = json.loads(first or "{}")
-    cell: str | None = image[column] if column in image else json.loads(second or "{}").get(column)
+    image: dict[str, str | None] = object_in(first)
+    cell: str | None = image[column] if column in image else object_in(second).get(column)
     return cell
 
 

@@ -5,12 +5,12 @@ Each costs a query only if the books or the DDL ledger show that it may find som
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
 
 from ingest.change import TableId
+from ingest.lake.json_cells import list_in
 from ingest.lake.lake import Lake
 from ingest.lake.snapshots import read_sql
 from ingest.quality.catalogue import Metric
@@ -65,7 +65,7 @@ def _by_table(statements: Sequence[Mapping[str, Any]]) -> dict[tuple[str, TableI
     """The statements of each source and table; unreadable ones count for their message's table."""
     by_table: dict[tuple[str, TableId], list[Mapping[str, Any]]] = {}
     for row in statements:
-        named = {TableId(*load["table"]) for load in json.loads(row["effects"] or "[]")}
+        named = {TableId(*load["table"]) for load in list_in(row["effects"])}
         for table in named or {TableId.of(row)}:
             by_table.setdefault((row["source"], table), []).append(row)
     return by_table

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ingest.errors import counted
 from ingest.lake import duck
+from ingest.lake.json_cells import list_in
 from ingest.lake.tables import Row
 from ingest.order import is_weak, natural, same_place
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
@@ -75,7 +75,7 @@ def _counted_on(lane: OrderedLane) -> list[str]:
     firsts: dict[tuple[object, str], Mapping[str, Any]] = {}
     again = []
     for row in sorted(lane.statements, key=lambda row: str(row["order_key"])):
-        once = any(effect["action"] in _ONCE for effect in json.loads(row["effects"] or "[]"))
+        once = any(effect["action"] in _ONCE for effect in list_in(row["effects"]))
         if not once or row["event_time"] is None or is_weak(row["order_key"]):
             continue
         first = firsts.setdefault((row["event_time"], row["statement"]), row)

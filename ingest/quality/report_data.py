@@ -6,7 +6,6 @@ No mirror is opened: rows, columns and versions are in ``checks``, ``decisions``
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
@@ -17,6 +16,7 @@ from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
 from ingest.lake import duck, mirrors, targets
 from ingest.lake.books import newest_of, newest_sql
+from ingest.lake.json_cells import list_in, object_in
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
@@ -179,7 +179,7 @@ def _add_runs(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: st
     for row in sorted(rows, key=lambda row: row["started_at"], reverse=True):
         at = row["started_at"].replace(tzinfo=dt.UTC)
         run = runs.setdefault(row["run"], RunFact(row["run"], at, row["batch"]))
-        counts = json.loads(row["counts"] or "{}")
+        counts = object_in(row["counts"])
         if row["stage"] == "alarm":
             if row["state"] != FAILED_CHECK:  # which are among the checks
                 run.alarms.append(AlarmFact(row["message"], row["subject"] or ""))
@@ -296,7 +296,7 @@ def _check(trend: list[Row]) -> CheckFact:
     since = None if last["state"] == PASS else _moment(last["since"])
     values = tuple(row["observed"] or 0.0 for row in reversed(trend))
     limit = None if last["threshold"] is None else float(last["threshold"])
-    failing = tuple(json.loads(last["failing"] or "[]"))
+    failing = tuple(list_in(last["failing"]))
     severity, column, detail = last["severity"] or "error", last["column"], last["detail"] or ""
     name, state = last["check"], last["state"]
     statement = last["statement"] or ""

@@ -6,7 +6,6 @@ distinguished from one that has dropped them by a single message: the mirror has
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any
@@ -17,6 +16,7 @@ from ingest.ddl import UNREAD, Effect
 from ingest.errors import command
 from ingest.lake import duck, lanes, rejects
 from ingest.lake.books import Line, PlaceSpan, united
+from ingest.lake.json_cells import object_in
 from ingest.lake.logged_statements import Statement
 from ingest.lake.tables import Tables
 from ingest.order import is_weak
@@ -189,6 +189,6 @@ def _lines(lake: Tables, condition: str) -> dict[Lane, Line]:
 def _line(row: dict[str, Any]) -> Line:
     changes, *others = (row[name] or 0 for name in _COUNTS)
     line = Line(0, row["source"], None, None, row["database"], row["schema"], row["table"])
-    line.columns, line.lacks = (json.loads(row[name] or "{}") for name in ("columns", "lacks"))
+    line.columns, line.lacks = (object_in(row[name]) for name in ("columns", "lacks"))
     line.whole = [row["low"], row["high"]] if changes > sum(others) and row["low"] else []
     return line

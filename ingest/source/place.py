@@ -15,13 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-import orjson
-
 from ingest.change import TableId
 from ingest.config import Pipeline, target
 from ingest.formats import ingest_snapshot
 from ingest.lake import duck, mirrors
 from ingest.lake.books import merged_columns
+from ingest.lake.json_cells import object_in
 from ingest.lake.snapshots import RANK, number_of
 from ingest.lake.tables import LakeReader
 from ingest.order import Order, order_of
@@ -108,7 +107,7 @@ def known(pipeline: Pipeline, source: str, table: TableId) -> KnownTable:
     )
     types: dict[str, str] = {}
     for row in lake.ask(f"SELECT columns FROM {{books}} WHERE {of_source} AND {of_table} ORDER BY batch"):
-        types = merged_columns(types, orjson.loads(row["columns"] or "{}"))
+        types = merged_columns(types, object_in(row["columns"]))
     epoch = order_of(books["highest"]).epoch if books["highest"] else 0
     mirror = target(pipeline.rule(table), table)
     keys = next(
