@@ -100,9 +100,8 @@ def _is_needed(books: Books, work: Iterable[Job], decided: Mapping[str, Mirror])
         job.merged
         or job.path not in decided
         or alike(decided[job.path].by_name)
-        or any(_reads_history(job, decided[job.path], line) for line in lines)
+        or any(_reads_history(job, decided[job.path], line) for line in job.every_line)
         for job in work
-        for lines in job.lines.values()
     )
 
 

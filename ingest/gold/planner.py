@@ -339,7 +339,7 @@ def work_of(pipeline: Pipeline, books: Books, ledger: Ledger, plan: Plan, applie
     """The lanes with new batches, each with its schema steps; all lanes of a mirror that merges them."""
     work = []
     merged, lines = plan.job.merged, dict(plan.job.lines)
-    if merged and any(line.batch > applied for lane_lines in lines.values() for line in lane_lines):
+    if merged and any(line.batch > applied for line in plan.job.every_line):
         lines = {name: lines.get(name, []) for name in lanes_of(pipeline, books, plan.mirror.path)}
     for name, lane_lines in lines.items():
         lane = pending_lane(books, name, lane_lines, applied, _keys_of(plan, name))

@@ -193,9 +193,7 @@ def _of_jobs(
     made = {}
     for job in jobs(pipeline, books, known.mirrors):
         applied = known.applied.get(job.path, known.complete)
-        if job.path in known.again or any(
-            line.batch > applied for lines in job.lines.values() for line in lines
-        ):
+        if job.path in known.again or any(line.batch > applied for line in job.every_line):
             made[job.path] = _foreseen(pipeline, known, books, ledger, job, sent)
     return made
 
@@ -223,7 +221,7 @@ def _foreseen(
     sent: Mapping[LaneId, Sequence[Mapping[str, Any]]],
 ) -> Foreseen:  # fmt: skip
     mirror, applied = known.mirrors.get(job.path), known.applied.get(job.path, known.complete)
-    count = sum(line.changes for lines in job.lines.values() for line in lines if line.batch > applied)
+    count = sum(line.changes for line in job.every_line if line.batch > applied)
     waiting = Foreseen(str(job.table), job.path, HOLD, changes=count)
     if job.path in known.paused:
         return replace(waiting, action=WAIT, why=pauses.PAUSED)

@@ -68,8 +68,8 @@ def _revised(
     ADD COLUMN empties the column if a DROP COLUMN comes before it, and a MODIFY converts from the type of the last one.
     """
     folded = [statement for statement in statements if statement.batch < first]
-    newest = max((statement.order or "" for statement in folded), default="")
-    if all((statement.order or "") > newest for statement in statements if statement.batch >= first):
+    newest = max((statement.order for statement in folded), default="")
+    if all(statement.order > newest for statement in statements if statement.batch >= first):
         return False
     return _changing(folded, subject) != [placed for placed in changing if placed[1] < first]
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from ingest.change import LaneId, TableId
@@ -22,7 +23,7 @@ from ingest.lake.json_cells import list_in, object_in
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Era, Mirror, feeding
 from ingest.lake.names import mirror_path
-from ingest.lake.tables import Tables
+from ingest.lake.tables import Row, Tables
 
 LOOKS = 3  # logs that are read at once
 _OF_NEW = ("reads",)  # needed for new lines only
@@ -272,15 +273,15 @@ def stated(pipeline: Pipeline, books: Books, statements: Iterable[Statement]) ->
     return replace(books, sums=sums, lines=lines)
 
 
-def _line(row: dict[str, object]) -> Line:
+def _line(row: Row) -> Line:
     row.pop("applied", None)
     row["keys"] = list_in(row["keys"])
     for name in ("columns", "lacks", "servers", "announced"):
         row[name] = object_in(row.get(name))
-    row["announced"] = announcements(row["announced"])  # type: ignore[arg-type]
+    row["announced"] = announcements(row["announced"])
     row.pop("load_marks", None)  # gold folds what a load has, and only the checks look at what it lacks
     row["event_low"] = row["event_high"] = None  # gold never orders by a clock
-    return Line(**row)  # type: ignore[arg-type]
+    return Line(**row)
 
 
 @dataclass(slots=True)
@@ -303,14 +304,19 @@ class Job:
         return len(self.lanes) > 1 and not self.rule.shard_column
 
     @property
+    def every_line(self) -> Iterator[Line]:
+        """The lines of all its lanes."""
+        return chain.from_iterable(self.lines.values())
+
+    @property
     def first(self) -> int:
         """The oldest batch that the job may fold."""
-        return min(line.batch for lines in self.lines.values() for line in lines)
+        return min(line.batch for line in self.every_line)
 
     @property
     def has_changes(self) -> bool:
         """True if there are changes of rows, not statements and truncates alone."""
-        return any(line.of_rows for lines in self.lines.values() for line in lines)
+        return any(line.of_rows for line in self.every_line)
 
     @property
     def feeding(self) -> dict[TableId, int]:
@@ -348,7 +354,7 @@ def jobs(pipeline: Pipeline, books: Books, mirrors_by_path: Mapping[str, Mirror]
         lines = job.lines.setdefault((line.source, line.table_id), [])
         lines += [line]
     for job in by_path.values():
-        batches = [line.batch for lines in job.lines.values() for line in lines if line.changes]
+        batches = [line.batch for line in job.every_line if line.changes]
         is_old = any(name in books.sums for name in job.lines)
         job.first_rows = job.applied if is_old else min(batches, default=books.last)
     ruled = any(rule.shape or rule.into for rule in pipeline.tables)

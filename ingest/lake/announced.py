@@ -96,7 +96,7 @@ def announced(
             unannounced.append(_statement(lane, name, column, said))
     if not unannounced:
         return list(statements)
-    return sorted([*statements, *unannounced], key=lambda statement: (statement.order or "", statement.batch))
+    return sorted([*statements, *unannounced], key=lambda statement: (statement.order, statement.batch))
 
 
 def required(lake: Tables) -> dict[LaneId, list[str]]:

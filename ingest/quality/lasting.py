@@ -126,7 +126,8 @@ def _left(
     """
     if row["check"] == "refused_changes":
         return _still_refused(row, refused.get(subject.table))
-    ends, keys = CHECKS[row["check"]].ends_with, list_in(row["failing"])
+    ends = CHECKS[row["check"]].ends_with
+    keys: Sequence[str] = list_in(row["failing"])
     if not ends or len(keys) != row["observed"] or subject.mirror is None or subject.mirror.soft:
         return row  # not all of its rows are named, or their state depends on earlier changes
     condition = " AND (op <> 'update' OR NOT coalesce(partial, false))" if ends == WHOLE_ROW else ""
