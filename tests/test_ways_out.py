@@ -38,6 +38,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]  # what decodes or folds agai
 
 _TYPED = re.compile(r"`(ingest [^`]*)`")
 _LOOKS = {"status", "alerts", "explain"}  # end with 1 as long as anything is wrong
+_REPAIRS = {"epoch"}  # after which the problem whose command it is has ended
 _RUNS = {"run", "retry", "rebuild", "backfill", "quality"}  # end with 1 if the state has not changed
 
 
@@ -527,8 +528,12 @@ def test_what_is_shown_can_be_typed(
 ) -> None:
     """At three in the morning a command is copied from the screen: one that fails, or loses rows, makes it worse."""
     state = made(spark, tmp_path / "as it was")
+    repairs = dict[str, set[str]]()  # the kinds of problems that a command ends
     causes = json.loads(typed(["status", str(state.file), "-o", "json"])[1])["causes"]
     kinds = {problem["kind"] for problem in causes}
+    for problem in causes:
+        if _REPAIRS & {*problem["command"].split()[1:2]}:
+            repairs.setdefault(problem["command"], set()).add(problem["kind"])
     assert [] == [problem for problem in causes if not problem["since"]], "nobody knows since when"
     assert SHOWN[made.__name__] <= kinds, (kinds, state.said)
     commands = shown(state)
@@ -549,3 +554,6 @@ def test_what_is_shown_can_be_typed(
         code, out = typed(words)
         assert code in promised(words), (line, out)
         assert [] == list(allowed(state, before, keys(spark, copy / state.file.name))), line
+        if ended := repairs.get(line):
+            causes = json.loads(typed(["status", words[1], "-o", "json"])[1])["causes"]
+            assert not ended & {problem["kind"] for problem in causes}, (line, causes)

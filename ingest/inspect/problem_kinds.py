@@ -25,6 +25,7 @@ _SUSPECT = {
 _SUSPECT |= {"row_count", RECONCILED, "schema", "mixed_topics", "images_before", "left_out", TYPES_MISREAD}
 _OF_A_ROW = ("explain", "report")  # the life of a row that the check names, else all about the check
 _VERBS = {
+    **dict.fromkeys(("positions_started_again", "re_reads_ignored"), ("epoch", *_OF_A_ROW)),
     **dict.fromkeys(("reject_rate", "cell_rejects", "refused_changes"), ("rejects",)),
     "ddl_pending": ("ddl",), "unknown_values": ("ddl", *_OF_A_ROW), "up_to_date": ("retry",), "wrong_cells": ("rebuild",), AGE: ("plan",),
 }  # fmt: skip

@@ -316,7 +316,9 @@ def _moment(at: dt.datetime | None) -> str | None:
 
 
 def _typed(complaint: report.Complaint, mirror: str, facts: Facts) -> str:
-    """The command that leads on: the list of what waits, the life of a row that is wrong, or all about the check."""
+    """The command that leads on: what repairs it, the list of what waits, the life of a row that is wrong, or all about the check."""
+    if complaint.command:
+        return complaint.command
     if complaint.check == "wrong_cells":
         return command("rebuild", facts.file, mirror)
     if verb := "ddl" if complaint.statement else verb_of(complaint.check):

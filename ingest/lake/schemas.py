@@ -283,7 +283,8 @@ CHECKS = TableSchema(
     checked_at TIMESTAMP COMMENT 'when',
     failing STRING COMMENT 'JSON array of up to 20 keys',
     source STRING COMMENT 'for checks of a source; such rows have no mirror',
-    statement STRING COMMENT 'id of the statement that has left what was counted; a decision on it settles the verdict'""",
+    statement STRING COMMENT 'id of the statement that has left what was counted; a decision on it settles the verdict',
+    command STRING COMMENT 'the command that repairs what was counted, where there is one for just this'""",
 )
 
 SCHEMAS = TableSchema(

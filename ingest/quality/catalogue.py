@@ -193,7 +193,7 @@ class Metric:
     """One observed number of one subject, ready to be judged.
 
     ``failing`` holds a bounded sample of keys, each as JSON text; ``statement`` is the id of the statement that has left what was
-    counted, and whose decision settles it.
+    counted, and whose decision settles it; ``command`` is the one that repairs it, where there is one for just this.
     """
 
     check: str
@@ -206,6 +206,7 @@ class Metric:
     detail: str = ""
     failing: tuple[str, ...] = ()
     statement: str = ""
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,7 +261,8 @@ def _again(row: Row, file: Path) -> CheckResult:
         detail = f"{FOUND}{row['batch']} and not repaired since ({ends}): {detail}"
     failing = tuple(list_in(row["failing"]))
     metric = Metric(
-        row["check"], row["observed"], row["mirror"], row["source"], row["column"], limit, row["severity"], detail, failing
+        row["check"], row["observed"], row["mirror"], row["source"], row["column"], limit, row["severity"], detail, failing,
+        command=row["command"] or "",
     )  # fmt: skip
     return CheckResult(metric, row["state"], lasting=True)
 

@@ -94,10 +94,19 @@ class OrderedLane:
         return (last_cleared(self.lake, lane, self.taken(), self.lake.decoded(), before) or NEVER).place
 
     def metric(
-        self, check: str, n: int, detail: str, failing: tuple[str, ...] = (), *, severity: str = "error"
+        self,
+        check: str,
+        n: int,
+        detail: str,
+        failing: tuple[str, ...] = (),
+        *,
+        severity: str = "error",
+        command: str = "",
     ) -> Metric:
-        """What a check has counted in this lane, in words; ``warn`` if it may be right."""
-        return Metric(check, n, self.subject.name, severity=severity, detail=detail, failing=failing)
+        """What a check has counted in this lane, in words; ``warn`` if it may be right. The command repairs it."""
+        return Metric(
+            check, n, self.subject.name, severity=severity, detail=detail, failing=failing, command=command
+        )
 
     def begin_of_load(self, place: str) -> list[Row]:
         """The ``first`` messages of the rows that were read at one position, by ``topic`` and ``part``, each with its ``batch``, those
@@ -116,7 +125,11 @@ class OrderedLane:
         """The command that decodes what has landed again: all batches."""
         return f"`{command('backfill', self.lake.pipeline.file, '--last', self.lake.decoded())}`"
 
-    def epoch(
+    def epoch(self, batch: int | None = None, places: Sequence[str] = (), **given: bool) -> str:
+        """`epoch_command`, in a sentence."""
+        return f"`{self.epoch_command(batch, places, **given)}`"
+
+    def epoch_command(
         self,
         batch: int | None = None,
         places: Sequence[str] = (),
@@ -133,7 +146,7 @@ class OrderedLane:
             *(("--resnapshot", self.lane.table) if loaded else ()),
             *(["--complete"] if complete else []),
         ]
-        return f"`{command('epoch', self.lake.pipeline.file, self.lane.source, *where, *words)}`"
+        return command("epoch", self.lake.pipeline.file, self.lane.source, *where, *words)
 
     def epoch_of_load(self, batch: int | None, places: Sequence[str] = ()) -> str:
         """The commands that let a load win: where it begins, and when it has come to its end."""

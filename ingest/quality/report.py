@@ -74,6 +74,7 @@ class Complaint:
     since: dt.datetime | None = None
     check: str = ""  # the check that found it, if one did
     statement: str = ""  # the id of the statement whose decision settles it
+    command: str = ""  # that repairs it; empty if there is none for just this
     about: str = ""  # of an alarm of the last run: the mirror or source
 
 
@@ -227,6 +228,7 @@ def _problem(facts: Facts, row: ReportRow, subject: str, check: CheckFact) -> Co
         check.bad_since,
         name,
         check.statement,
+        check.command,
     )
 
 

@@ -216,7 +216,7 @@ def _add_checks(
     rows = lake.ask(
         f"""SELECT * FROM (
             SELECT *, min(CASE WHEN passed IS NULL OR checked_at > passed THEN checked_at END) OVER one AS since FROM (
-                SELECT {of_verdict}, checked_at, observed, state, severity, threshold, detail, failing,
+                SELECT {of_verdict}, checked_at, observed, state, severity, threshold, detail, failing, command,
                     max(CASE WHEN state = '{PASS}' THEN checked_at END) OVER one AS passed,
                     max(CASE WHEN "check" <> '{RECONCILED}' THEN checked_at END) OVER (PARTITION BY mirror, source) AS last,
                     max(checked_at) OVER () AS newest
@@ -299,9 +299,9 @@ def _check(trend: list[Row]) -> CheckFact:
     failing = tuple(list_in(last["failing"]))
     severity, column, detail = last["severity"] or "error", last["column"], last["detail"] or ""
     name, state = last["check"], last["state"]
-    statement = last["statement"] or ""
+    statement, command = last["statement"] or "", last["command"] or ""
     return CheckFact(
-        name, state, values[-1], severity, limit, column, detail, failing, values, since, statement
+        name, state, values[-1], severity, limit, column, detail, failing, values, since, statement, command
     )
 
 

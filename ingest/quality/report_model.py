@@ -29,6 +29,7 @@ class CheckFact:
     trend: tuple[float, ...] = ()
     bad_since: dt.datetime | None = None  # the first of the consecutive verdicts that did not pass
     statement: str = ""  # the id of the statement whose decision settles it
+    command: str = ""  # that repairs it; empty if there is none for just this
     asked: Callable[[], str] = str  # its query: most checks of most mirrors are on no page
 
     @property

@@ -54,19 +54,22 @@ def _lost(ordered: OrderedLane, load: str | None) -> Iterator[Metric]:
     """Complains of new changes that have lost against older ones: with a load, against it or the stream beyond it."""
     lane = ordered.lane
     if load and (lost := lost_behind_load(ordered, load)) and not _started_again(ordered, beyond=load):
+        places = from_places(ordered.begin_of_load(load))
         detail = (
             f"changes of {counted(lost, 'row')} of {lane.table} came after its last load and lost against it: they were written before "
             "the load and committed after it, so their positions are lower. To let them win, "
-            f"{ordered.epoch_of_load(None, from_places(ordered.begin_of_load(load)))}"
+            f"{ordered.epoch_of_load(None, places)}"
         )
-        yield ordered.metric("positions_started_again", lost, detail)
+        typed = ordered.epoch_command(places=places)
+        yield ordered.metric("positions_started_again", lost, detail, command=typed)
     elif lost := _started_again(ordered):
+        typed = ordered.epoch_command(places=_first_of_each_stream(ordered), loaded=False)
         detail = (
             f"{counted(lost, 'change')} of {lane.table}, newer by the source's clock than all changes before, lost "
             "against older ones with higher positions, as if the source's positions had started again: "
-            f"{ordered.epoch(places=_first_of_each_stream(ordered), loaded=False)} places them after everything before"
+            f"`{typed}` places them after everything before"
         )
-        yield ordered.metric("positions_started_again", lost, detail)
+        yield ordered.metric("positions_started_again", lost, detail, command=typed)
 
 
 def _new_keys(ordered: OrderedLane) -> tuple[str, ...]:

@@ -286,5 +286,5 @@ def _row(lake: Lake, batch: int | None, verdict: CheckResult, now: object) -> tu
         lake.run, batch, metric.mirror, metric.check, metric.column, metric.severity, verdict.state, float(metric.observed),
         None if metric.limit is None else repr(metric.limit), metric.detail[:MAX_DETAIL], now,
         json.dumps(list(metric.failing), ensure_ascii=False) if metric.failing else None, metric.source,
-        metric.statement or None,
+        metric.statement or None, metric.command or None,
     )  # fmt: skip

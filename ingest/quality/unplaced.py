@@ -22,12 +22,14 @@ def unplaced_changes(ordered: OrderedLane) -> Iterator[Metric]:
     lost = _lost_reads(ordered) if ordered.lane.reads else _LostReads()
     unplaced = _unplaced(ordered) + lost.unplaced
     if lost.placed:
+        places = lost.places(ordered)
         detail = (
             f"{counted(lost.placed, 'row')} of {table} read again lost against changes that came before: to let what was read win, "
-            f"{ordered.epoch_of_load(lost.batch, lost.places(ordered))}"
+            f"{ordered.epoch_of_load(lost.batch, places)}"
         )
         severity = "error" if lost.newest else "warn"
-        yield ordered.metric("re_reads_ignored", lost.placed, detail, severity=severity)
+        typed = ordered.epoch_command(lost.batch, places)
+        yield ordered.metric("re_reads_ignored", lost.placed, detail, severity=severity, command=typed)
     if unplaced:
         detail = (
             f"{counted(unplaced, 'change')} of {table} came without a position after others with one, and so counts as "
@@ -181,4 +183,5 @@ def _loaded_in_vain(ordered: OrderedLane) -> Iterator[Metric]:
         f"{ordered.epoch_of_load(first, places)}"
     )
     severity = "error" if any(row["are_newer"] for row in streams) else "warn"
-    yield ordered.metric("re_reads_ignored", n, detail, severity=severity)
+    typed = ordered.epoch_command(first, places)
+    yield ordered.metric("re_reads_ignored", n, detail, severity=severity, command=typed)

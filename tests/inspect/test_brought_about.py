@@ -18,7 +18,7 @@ from ingest.inspect.problem_kinds import OF_CHECKS, OF_THRESHOLDS
 from ingest.lake.names import mirror_path
 from ingest.lake.tables import LakeReader
 from tests.fleet import typed
-from tests.lakes import touch
+from tests.lakes import change, touch
 from tests.quality.test_order_checks import PARTS, canal
 
 SENT = {  # what the sources' second files bring about
@@ -27,6 +27,7 @@ SENT = {  # what the sources' second files bring about
     "again.t": {"repeated_moves"},
     "read.t": {"re_reads_ignored", "old_positions"},
     "older.t": {"old_positions"},
+    "restart.t": {"positions_started_again"},
     "fine.t": set[str](),
 }
 COUNTED = ("rows", "cells_checked")
@@ -93,6 +94,10 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("night")
     file = folder / "night.yaml"
     parts = dict(PARTS)
+    newer = change(
+        "UPDATE", "t", 5000, {"id": "1", "word": "b"}, old=[{"word": "a"}], database="restart", id=5
+    )
+    parts["restart"] = "dts-canal", canal("INSERT", 900, "a", "restart"), newer
     for name in (*PLANTED, "counted"):
         first = canal("INSERT", 100, "a", name)
         parts[name] = "dts-canal", first, canal("INSERT", 200, "b", name).replace('"id": "1"', '"id": "2"')
@@ -148,6 +153,17 @@ def test_what_only_its_batch_shows_is_listed_after_everything_was_checked_again(
     for mirror, kind in (("mixed.t", "unplaced_changes"), ("read.t", "re_reads_ignored")):
         listed = [cause for cause in night if (cause["mirror"], cause["kind"]) == (mirror, kind)]
         assert 2 == len(listed), "by the run, and by the look at everything"
+
+
+@pytest.mark.parametrize("kind", ["positions_started_again", "re_reads_ignored"])
+def test_the_epoch_that_repairs_it_is_the_command(night: list[dict[str, Any]], kind: str) -> None:
+    """The text named the command that leads out, and `next:` one that only shows the text again."""
+    listed = [cause for cause in night if cause["kind"] == kind]
+    assert 2 == len(listed), "by the run, and by the look at everything"
+    for cause in listed:
+        verb, file, *words = shlex.split(cause["command"])[1:]
+        assert ("epoch", "night.yaml", True) == (verb, Path(file).name, len(words) > 2), cause
+        assert f"`{cause['command']}`" in cause["text"]
 
 
 def test_each_has_a_time_and_a_command_that_its_kind_may_have(night: list[dict[str, Any]]) -> None:

@@ -173,6 +173,7 @@ def test_a_lake_that_is_written_and_maintained_is_shown(own: Path) -> None:
         "[]",
         None,
         None,
+        None,
     )
 
     def write() -> None:

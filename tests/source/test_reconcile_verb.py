@@ -349,7 +349,7 @@ def test_the_report_shows_the_comparison_next_to_the_checks_of_each_batch(bins: 
     def checked(year: int, *names: str) -> None:
         at = dt.datetime(year, 1, 1, tzinfo=dt.UTC)
         rows = [
-            ("run", 1, "shop.bins", name, None, "error", "pass", 0.0, "0.0", "", at, None, None, None)
+            ("run", 1, "shop.bins", name, None, "error", "pass", 0.0, "0.0", "", at, None, None, None, None)
             for name in names
         ]
         records.append(lake, "run", rows, CHECKS, {"checked": 1})
