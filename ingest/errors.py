@@ -55,9 +55,16 @@ def unexpected(error: Exception) -> str:
 
 
 class IngestError(Exception):
-    """Root of everything this package raises on purpose; the text is meant for the user."""
+    """Root of everything this package raises on purpose; the text is meant for the user.
+
+    ``command`` is the `ingest` command that repairs it, empty if something else does, or if the text alone names it.
+    """
 
     exit_code = 2
+
+    def __init__(self, text: str = "", command: str = "") -> None:
+        super().__init__(text)
+        self.command = command
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +126,6 @@ class SetupError(IngestError):
     ``command`` is that command alone where `ingest doctor` lists it; empty elsewhere.
     """
 
-    def __init__(self, text: str, command: str = "") -> None:
-        super().__init__(text)
-        self.command = command
-
 
 class StoreError(IngestError):
     """An object store that cannot be reached, or refuses access."""
@@ -148,8 +151,7 @@ class HeldError(IngestError):
     exit_code = 1
 
     def __init__(self, text: str, command: str = "", since: dt.datetime | None = None) -> None:
-        super().__init__(text)
-        self.command = command
+        super().__init__(text, command)
         self.since = since
 
 

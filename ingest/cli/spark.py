@@ -214,9 +214,8 @@ def _refuse_other(lake: Tables) -> None:
 
 
 def _no_lake(pipeline: Pipeline) -> IngestError:
-    return IngestError(
-        f"There is no lake at {pipeline.lake} yet: run `{command('run', pipeline.file)}` first."
-    )
+    typed = command("run", pipeline.file)
+    return IngestError(f"There is no lake at {pipeline.lake} yet: run `{typed}` first.", typed)
 
 
 @contextlib.contextmanager

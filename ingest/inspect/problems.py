@@ -397,8 +397,7 @@ def of_state(
     except HeldError as error:
         yield _of_kind("rows_removed", str(error), error.command, since=error.since)
     except IngestError as error:
-        typed = command("rebuild", file, "--layer", "silver")
-        yield _of_kind("lake", str(error), typed, since=_last_look(lake))
+        yield _of_kind("lake", str(error), error.command, since=_last_look(lake))
     yield from _cut_off(lake)
     yield from _of_mirrors(lake, rows)
     for kind, count in rejects.items():
@@ -469,10 +468,10 @@ def name_of(file: Path) -> str:
     return str(file)
 
 
-def unusable(file: Path, fault: IngestError) -> Problem:
-    """That a pipeline's lake cannot be looked at."""
-    verb = "validate" if isinstance(fault, ConfigError) else "run"
-    return _of_kind("pipeline_file", str(fault), command(verb, file))
+def unusable(file: Path, fault: IngestError, verb: str) -> Problem:
+    """That a pipeline's lake cannot be looked at; what no command repairs is to be looked at again by the same ``verb``."""
+    again = "validate" if isinstance(fault, ConfigError) else verb
+    return _of_kind("pipeline_file", str(fault), fault.command or command(again, file))
 
 
 def _cut_off(lake: Tables) -> Iterator[Problem]:

@@ -307,7 +307,7 @@ def summary(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
 
 def unusable(file: Path, fault: IngestError, name: str = "") -> dict[str, Any]:
     """What `status` says of a pipeline whose lake cannot be looked at; its name is looked up unless it is given."""
-    problem, name = problems.unusable(file, fault), name or problems.name_of(file)
+    problem, name = problems.unusable(file, fault, "status"), name or problems.name_of(file)
     return {
         "pipeline": name,
         "headline": f"{name}: its lake cannot be looked at; 1 problem needs the operator.",

@@ -109,11 +109,13 @@ def _refuse_parts(lake: Tables, landed: int) -> None:
     for made, done, origin, present in pairs:
         if done > max(0, present):
             file = lake.pipeline.file
-            way = f", or `{command('rebuild', file, '--layer', 'silver')}`" if origin is CHANGES else ""
+            typed = command("rebuild", file, "--layer", "silver") if origin is CHANGES else ""
+            way = f", or `{typed}`" if typed else ""
             raise IngestError(
                 f"The lake {lake.pipeline.lake} is incomplete: `{made.name}` has batch {done} and `{origin.name}`, "
                 f"which it is made from, ends with batch {max(0, present)}: a part was deleted or restored from a "
-                f"backup. Restore the whole lake folder as of one time{way}; until then nothing is read."
+                f"backup. Restore the whole lake folder as of one time{way}; until then nothing is read.",
+                typed,
             )
 
 

@@ -66,7 +66,8 @@ def listed(lake: Tables) -> list[dict[str, Any]]:
 
 def unusable(file: Path, fault: IngestError) -> dict[str, Any]:
     """As an entry of `listed`, that a pipeline's lake cannot be looked at; no run could have sent it."""
-    return {"pipeline": problems.name_of(file), **problems.unusable(file, fault).described(), "sent": None}
+    problem = problems.unusable(file, fault, "alerts")
+    return {"pipeline": problems.name_of(file), **problem.described(), "sent": None}
 
 
 def send_samples(pipeline: Pipeline) -> list[dict[str, str]]:

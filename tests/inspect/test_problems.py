@@ -349,6 +349,11 @@ def test_a_file_that_cannot_be_looked_at_hides_no_other(tmp_path: Path, fault: s
             assert said in done.stderr
         alone = CliRunner().invoke(app, [verb, str(wrong), *more, "-o", "json"])
         assert (2, bool(listed)) == (alone.exit_code, bool(alone.stdout))
+        if listed:
+            said_alone = json.loads(alone.stdout)
+            [cause] = said_alone["causes"] if verb == "status" else said_alone
+            again = "validate" if "sour" in fault else verb if "another" in fault else "run"
+            assert f"ingest {again} {wrong}" == cause["command"]
 
 
 @pytest.mark.parametrize("fault", ["sourcse:", "no lake"])
