@@ -241,6 +241,7 @@ def _noticed(lake: Lake, warm: Warm, result: Result) -> Iterator[str]:
         newest = lake.decoded()
         for batches in decoded_with.outdated(lake, newest):
             yield batches.sentence(lake.pipeline, newest)
+        yield from (mistyped.sentence for mistyped in targets.mistyped(lake))
         yield from _written_by_spark(lake)
         warm.looked = True
     yield from _unused_cluster(lake, result)

@@ -40,6 +40,7 @@ SHOWN = {  # the kinds that the states of tests/test_ways_out.py have, by the st
     "planted": {"wrong_cells"},
 }
 ELSEWHERE = {  # tests of their own
+    "declared_types": "tests/inspect/test_edited_rules.py:test_the_commands_that_are_named_are_enough",
     "catalog": "tests/catalog/test_sync.py:test_a_catalog_that_is_away_costs_no_data",
     "erasure": "tests/erase/test_erase.py:test_an_erasure_that_was_killed_is_completed",
     "interrupted": "tests/inspect/test_interrupted.py:test_a_full_disk_is_said_until_the_next_run",

@@ -95,16 +95,19 @@ def backfill(
 
 
 def decode_again(lake: Lake, last: int, *, dry_run: bool, tell: Tell = silent) -> list[dict[str, Any]]:
-    """The last batches decoded again and the mirrors folded, also those that a killed command has left."""
-    from ingest.lake import mirrors
+    """The last batches decoded again and the mirrors folded, also those that a killed command has left, or of other types
+    than are declared.
+    """
+    from ingest.lake import mirrors, targets
 
     rows = _silver(lake, dry_run, max(0, lake.decoded() - last), tell)
     if dry_run:
         return rows
     if any(row["missing"] or row["surplus"] for row in rows):
         return rows + fold_again(lake, [], dry_run, tell)
-    waiting = [mirror.name for mirror in mirrors.outdated(lake)]
-    return rows + (fold_again(lake, waiting, dry_run, tell) if waiting else [])
+    waiting = {mirror.name for mirror in mirrors.outdated(lake)}
+    waiting |= {mistyped.mirror.name for mistyped in targets.mistyped(lake)}
+    return rows + (fold_again(lake, sorted(waiting), dry_run, tell) if waiting else [])
 
 
 def fold_again(lake: Lake, names: list[str], dry_run: bool, tell: Tell = silent) -> list[dict[str, Any]]:

@@ -119,6 +119,7 @@ def decide(
     mirror = replace(
         mirror, columns=tuple(column for column in mirror.columns if column.name not in misnamed)
     )
+    mirror = _as_declared(job.rule, mirror, reached)
     decided, left_out = _decided(job, mirror, declared, keys, _is_emptied(job, lanes))
     rule_faults.refuse_hidden_columns(job, mirror, declared)
     gone = {lane.name: departed(lane.statements, lane.subject) for lane in lanes}
@@ -130,7 +131,8 @@ def decide(
         fed_by=_fed_by(job, before),
     )
     if job.rule.history and decided.keys:
-        decided = histories.kept(histories.named(decided, before), before, _rows(job))
+        states = before and _as_declared(job.rule, before, reached)
+        decided = histories.kept(histories.named(decided, before), states, _rows(job))
     why_rebuilt = _why_rebuilt(pipeline, job, before, decided, lanes, reached, misnamed)
     if why_rebuilt and reached() is None:
         why_rebuilt = ""
@@ -170,6 +172,13 @@ class _Logged:
             for column in statement.adjusted
             if column.table == self.name[1]
         ]
+
+
+def _as_declared(rule: TableRule, mirror: Mirror, reached: Callable[[], int | None]) -> Mirror:
+    """The mirror with the types that the pipeline file declares, if it has no table: these need not hold what its rows had."""
+    declared = rule.declared
+    columns = tuple(_retyped(column, declared) for column in mirror.columns)
+    return replace(mirror, columns=columns) if columns != mirror.columns and reached() is None else mirror
 
 
 def _is_emptied(job: Job, lanes: Sequence[_Logged]) -> bool:

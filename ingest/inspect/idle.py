@@ -11,7 +11,7 @@ from ingest.config import Pipeline, Source
 from ingest.errors import StoreError
 from ingest.gold import completed
 from ingest.inspect.finished import is_finished
-from ingest.lake import decoded_with, identity, missing_inputs, snapshots, stores
+from ingest.lake import decoded_with, identity, missing_inputs, snapshots, stores, targets
 from ingest.lake.identity import Seen
 from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import LakeReader
@@ -54,6 +54,7 @@ def idle(
     for mirror in lost:
         result.fail(mirror.said, mirror.name)
     result.warnings += [outdated.sentence(pipeline, last) for outdated in decoded_with.outdated(lake, last)]
+    result.warnings += [mistyped.sentence for mistyped in targets.mistyped(lake)]
     return result
 
 

@@ -72,6 +72,12 @@ OF_THE_LAKE = {
         Kind("change_rejects", CHECKS["refused_changes"].fault, WARN, ("rejects",), "rejects"),
         Kind("ddl_pending", CHECKS["ddl_pending"].fault, WARN, ("ddl",), "schema changes"),
         Kind("outdated", "folded from changes that were decoded again", WARN, ("rebuild",)),
+        Kind(
+            "declared_types",
+            "it has other types than its tables: entry declares",
+            WARN,
+            ("rebuild", "backfill"),
+        ),
         Kind("left_out", "It lacks rows that came while its table was excluded", ERROR, ("backfill",)),
         Kind("missing_inputs", "its topics, or its folder, are not there", WARN, ("plan",), "source"),
         Kind("decoded_before", "decoded otherwise than today", WARN, ("backfill",), "source"),

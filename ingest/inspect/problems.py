@@ -25,7 +25,17 @@ from ingest.inspect.due import overdue
 from ingest.inspect.gone_tables import departed
 from ingest.inspect.problem_kinds import AGE, ERROR, OK, WARN, state_of, verb_of
 from ingest.inspect.problem_kinds import OF_THE_LAKE as KINDS
-from ingest.lake import barriers, decisions, decoded_with, duck, identity, lock, missing_inputs, sealing
+from ingest.lake import (
+    barriers,
+    decisions,
+    decoded_with,
+    duck,
+    identity,
+    lock,
+    missing_inputs,
+    sealing,
+    targets,
+)
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.books import MISDATED, PRESENT_SQL, ahead_sql, misdated
 from ingest.lake.decisions import ACKNOWLEDGE, Decision
@@ -447,11 +457,14 @@ def _of_mirrors(lake: Tables, rows: Iterable[Mapping[str, Any]]) -> Iterator[Pro
 
 
 def _of_decoding(lake: Tables) -> Iterator[Problem]:
-    """Batches that were decoded with other settings than today's."""
+    """Batches that were decoded with other settings than today's, and mirrors of other types than are declared."""
     newest, file = lake.decoded(), lake.pipeline.file
     if mixed := decoded_with.mixed_masks(lake, newest):
         typed = command("rebuild", file, "--layer", "silver")
         yield _of_kind("masks", mixed, typed, since=decoded_with.edited_at(lake.pipeline))
+    for mistyped in targets.mistyped(lake):
+        since, name = decoded_with.edited_at(lake.pipeline), mistyped.mirror.name
+        yield _of_kind("declared_types", mistyped.sentence, mistyped.command, name, since)
     for outdated in decoded_with.outdated(lake, newest):
         text, typed = outdated.sentence(lake.pipeline, newest), outdated.command(lake.pipeline, newest)
         if outdated.left_out is None:

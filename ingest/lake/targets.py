@@ -7,14 +7,16 @@ of the further mirrors at one place in ``also:``, and no others (`ingest.config.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from ingest import types
 from ingest.change import TableId
-from ingest.config import Pipeline, target
-from ingest.lake import feeds, lanes
-from ingest.lake.mirrors import Mirror, known, reshaped
+from ingest.config import Pipeline, TableRule, target
+from ingest.errors import command
+from ingest.lake import decoded_with, feeds, lanes
+from ingest.lake.mirrors import Column, Mirror, known, reshaped, rules
 from ingest.lake.names import mirror_path
 from ingest.lake.tables import Tables
 
@@ -83,6 +85,60 @@ def unfinished(lake: Tables) -> frozenset[str]:
         if _several(lake):
             unfinished_paths |= paths(view) - known(view).keys()
     return unfinished_paths
+
+
+@dataclass(frozen=True, slots=True)
+class Mistyped:
+    """A mirror whose columns, each with the type that is declared for it, keep others until all its rows are folded again."""
+
+    mirror: Mirror
+    columns: tuple[tuple[Column, str], ...]
+    command: str  # that folds them
+
+    @property
+    def sentence(self) -> str:
+        """What is not as the pipeline file says, and what to do."""
+        said = ", ".join(
+            f"{column.name} is {column.delta} instead of {declared}" for column, declared in self.columns
+        )
+        return f"{self.mirror.name} has not the types that columns: declares ({said}): `{self.command}` folds its rows again with these."
+
+
+def mistyped(lake: Tables) -> list[Mistyped]:
+    """The mirrors with columns of which the pipeline file declares a type that does not hold what their rows may have.
+
+    A wider type needs no command: the mirror's next batch brings it. Where several source tables feed a mirror, a type counts
+    that all their entries declare.
+    """
+    if not any(rule.columns for rule in lake.pipeline.tables):
+        return []
+    by_path = known(lake)
+    pairs = [
+        (mirror, columns)
+        for view in views(lake)
+        for path, of_mirror in rules(view).items()
+        if (mirror := by_path.get(path)) and (columns := _other_types(mirror, of_mirror))
+    ]
+    newest = lake.decoded()
+    outdated = decoded_with.outdated(lake, newest) if pairs else []
+    again = next(
+        (batches.command(lake.pipeline, newest) for batches in outdated if batches.left_out is None), ""
+    )
+    return [
+        Mistyped(mirror, columns, again or command("rebuild", lake.pipeline.file, mirror.name))
+        for mirror, columns in pairs
+    ]
+
+
+def _other_types(mirror: Mirror, of_mirror: Sequence[TableRule]) -> tuple[tuple[Column, str], ...]:
+    first, *others = (rule.declared for rule in of_mirror)
+    return tuple(
+        (column, declared)
+        for column in mirror.sent
+        if (declared := first.get(column.name)) is not None
+        and not types.widens(column.delta, types.delta(declared))
+        and all(other.get(column.name) == declared for other in others)
+    )
 
 
 def _several(lake: Tables) -> bool:

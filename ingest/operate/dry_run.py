@@ -31,7 +31,7 @@ from ingest.formats import ingest_snapshot
 from ingest.gold import completed
 from ingest.gold import preview as gold
 from ingest.gold.preview import CHANGE, CREATE, FOLD, HOLD, Foreseen, Known
-from ingest.lake import decoded_with, identity, lanes, stores
+from ingest.lake import decoded_with, identity, lanes, stores, targets
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.books import Line, misdated
 from ingest.lake.identity import Seen
@@ -219,6 +219,8 @@ def _warnings(
             continue
         typed = command("drop", pipeline.file, mirror.name, "--reason", "excluded")
         yield f"{mirror.name} is excluded, and its mirror stays as it is: `{typed}` removes it"
+    if lake is not None:
+        yield from (mistyped.sentence for mistyped in targets.mistyped(lake))
     seen = {line.table_id for line in lines}
     seen |= {table for _, table in lanes.booked(lake)} if lake is not None else set()
     columns = {mirror.name: {each.name for each in mirror.columns} for mirror in known.mirrors.values()}
