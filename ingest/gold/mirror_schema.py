@@ -130,7 +130,9 @@ def decide(
         eras=tuple((*name, of_lane) for name, of_lane in lane_eras.items() if len(of_lane) > 1),
         fed_by=_fed_by(job, before),
     )
-    if job.rule.history and decided.keys:
+    if not job.rule.history:
+        decided = replace(decided, history=(), former=())  # it will lack the states that come now
+    elif decided.keys:
         states = before and _as_declared(job.rule, before, reached)
         decided = histories.kept(histories.named(decided, before), states, _rows(job))
     why_rebuilt = _why_rebuilt(pipeline, job, before, decided, lanes, reached, misnamed)

@@ -102,9 +102,12 @@ class Mirror:
         return column == (self.shard or (column if column in {sent.name for sent in self.columns} else None))
 
     def is_shaped_by(self, rule: TableRule) -> bool:
-        """True if a rule leaves its rows as they are; one that no longer ignores statements applies old ones, too."""
+        """True if a rule leaves its rows as they are; one that no longer ignores statements applies old ones, too, and one that
+        asks for all states of its rows wants those that they had before.
+        """
         is_alike = self.shape == rule.shape and self.is_sharded_by(rule.shard_column)
-        return is_alike and (rule.ignores or not self.ignores)
+        has_states = bool(self.history) or not (rule.history and self.keys)
+        return is_alike and has_states and (rule.ignores or not self.ignores)
 
     def is_named_by(self, pipeline: Pipeline, rule: TableRule) -> bool:
         """True if its rows name their source tables as a pipeline does now, or need not name them."""
@@ -370,7 +373,10 @@ def not_created_yet(lake: Tables) -> frozenset[str]:
 def reshaped(lake: Tables, decided: Mapping[str, Mirror] | None = None) -> frozenset[str]:
     """Paths of mirrors whose rules in the pipeline file differ, or may differ, from those that they were folded by."""
     by_path = known(lake) if decided is None else decided
-    ruled = any(rule.shape or rule.shard_column or rule.keys or rule.into for rule in lake.pipeline.tables)
+    ruled = any(
+        rule.shape or rule.shard_column or rule.keys or rule.into or rule.history
+        for rule in lake.pipeline.tables
+    )
     if not ruled and not any(
         rule.shape or rule.shard or rule.ignores or rule.keyed_by or rule.fed_by for rule in by_path.values()
     ):
