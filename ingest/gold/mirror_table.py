@@ -12,7 +12,8 @@ from pyspark.sql.types import StructType
 from ingest import types
 from ingest.config import Pipeline, TableRule
 from ingest.gold.staged import GONE, sent_name
-from ingest.lake import histories
+from ingest.lake import delta, histories
+from ingest.lake.delta import Snapshot
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column as MirrorColumn
 from ingest.lake.mirrors import Mirror
@@ -46,7 +47,7 @@ class Made:
         """Its Delta properties; history is kept for the retention period."""
         return {
             "delta.enableDeletionVectors": "false" if self.plain else "true",
-            "delta.enableChangeDataFeed": str(self.change_feed).lower(),
+            delta.CHANGE_FEED: str(self.change_feed).lower(),
             "delta.deletedFileRetentionDuration": f"interval {horizon_days} days",
             "delta.logRetentionDuration": f"interval {max(30, horizon_days)} days",
         }
@@ -115,6 +116,16 @@ def add_columns(lake: Lake, mirror: Mirror, present: tuple[str, ...]) -> None:
         allow_zoneless(lake, mirror, [column.delta for column in missing])
         columns = ", ".join(map(_defined, missing))
         lake.spark.sql(f"ALTER TABLE {lake.named(mirror.path)} ADD COLUMNS ({columns})")
+
+
+def turn_feed(lake: Lake, mirror: Mirror, before: Snapshot, *, on: bool) -> None:
+    """Turn Delta's change data feed on, from the next commit on, or off; idempotent."""
+    if delta.is_on(
+        before.meta.get("configuration") or {}, delta.CHANGE_FEED
+    ) != on and not histories.is_history(mirror):
+        lake.spark.sql(
+            f"ALTER TABLE {lake.named(mirror.path)} SET TBLPROPERTIES ('{delta.CHANGE_FEED}' = '{str(on).lower()}')"
+        )
 
 
 def allow_zoneless(lake: Lake, mirror: Mirror, new: Sequence[str]) -> None:

@@ -79,7 +79,7 @@ def unwritable(before: Snapshot) -> str:
     version = protocol["minWriterVersion"]
     if _PLAIN < version < _FEATURES or not all(map(_takes_any, fields(before))):
         return "its table has constraints"
-    if delta.is_on(settings, "delta.enableChangeDataFeed") or before.partition_by:
+    if delta.is_on(settings, delta.CHANGE_FEED) or before.partition_by:
         return "its table has a change feed or partitions"
     if delta.is_on(settings, "delta.appendOnly") or "delta.columnMapping.mode" in settings:
         return "its table is append-only or maps its columns"

@@ -46,6 +46,9 @@ def type_of_log(kind: object) -> str:
     return _OF_LOG.get(str(kind), str(kind).upper())
 
 
+CHANGE_FEED = "delta.enableChangeDataFeed"
+
+
 def is_on(properties: Mapping[str, str], name: str) -> bool:
     """True if a table's property is true, in any letter case, as Spark takes it."""
     return properties.get(name, "false").strip().lower() == "true"

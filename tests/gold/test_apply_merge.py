@@ -130,6 +130,26 @@ def test_a_change_feed_is_merged_and_not_written_as_files(spark: SparkSession, t
     assert [{"id": 1, "n": 4}] == depot.rows()
 
 
+def test_a_change_feed_that_is_asked_for_later_begins_with_the_next_batch(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The mirror was merged from then on, at the cost of that, and `table_changes` had nothing to read."""
+    depot = depot_of(spark, tmp_path, "").row("INSERT", id="1", n="1")
+    assert ("done", "") == depot.run()
+    began = {}
+    for n, on in (("2", True), ("3", True), ("4", False)):
+        depot.rule = replace(depot.rule, change_feed=on)
+        assert ("done", "") == depot.row("UPDATE", id="1", n=n, old={"n": "?"}).run()
+        began[n] = deltalake.DeltaTable(str(tmp_path / MIRROR)).version()
+    feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", began["2"])
+    seen = feed.option("endingVersion", began["3"]).load(str(tmp_path / MIRROR))
+    images = seen.where("_change_type = 'update_postimage'").sort("_commit_version").collect()
+    assert [2, 3] == [row["n"] for row in images]
+    assert [{"id": 1, "n": 4}] == depot.rows()
+    settings = deltalake.DeltaTable(str(tmp_path / MIRROR)).metadata().configuration
+    assert "false" == settings["delta.enableChangeDataFeed"]
+
+
 @pytest.mark.parametrize("way", [FILES, MERGE])
 def test_a_foreign_commit_after_the_plan_is_noticed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
