@@ -92,7 +92,7 @@ def difference(wanted: Wanted, registered: Iterable[Registration]) -> CatalogSte
 
 
 def wanted(lake: Tables, registered: Iterable[Registration]) -> Wanted:
-    """Every mirror that the pipeline file does not exclude, and their history tables, under their names.
+    """Every mirror that the pipeline file fills, and their history tables, under their names.
 
     ``registered`` is what is remembered: its names stay.
     """
@@ -118,8 +118,8 @@ def foreseen(lake: Tables | None, pipeline: Pipeline, coming: Iterable[TableId])
 
 def _present(lake: Tables) -> dict[str, Mirror]:
     """The mirrors that the pipeline file does not exclude, and the history tables that they may have, by path."""
-    excluded = mirrors.excluded(lake)
-    included = (mirror for path, mirror in mirrors.known(lake).items() if path not in excluded)
+    left = mirrors.unfed(lake)
+    included = (mirror for path, mirror in mirrors.known(lake).items() if path not in left)
     return {mirror.path: mirror for mirror in with_histories(lake, included)}
 
 

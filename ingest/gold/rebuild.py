@@ -74,8 +74,8 @@ def rebuild(
             f"`{command('run', lake.pipeline.file)}` first."
         )
     books = open_books(lake, 0, last)
-    if not names:  # silver gets no more of an excluded table
-        left = mirrors.excluded(lake)
+    if not names:  # they get no more rows
+        left = mirrors.unfed(lake)
         mirrors_by_path = {path: mirror for path, mirror in mirrors_by_path.items() if path not in left}
     wanted = chosen(mirrors_by_path, names)
     return [_apart(targets.of(lake, mirror), books, mirror, dry_run, tell) for mirror in wanted]

@@ -55,7 +55,7 @@ OF_THE_LAKE = {
         Kind(DAMAGED, CHECKS["readable"].fault, ERROR, ("rebuild",)),
         Kind(FAILED, FOLD_FAILED, ERROR, ("retry", "rebuild", "run")),
         Kind("held", HELD, ERROR, ("retry", "rebuild", "epoch", "ddl")),
-        Kind(EXCLUDED, "The table is excluded, and its mirror is there", WARN, ("drop",)),
+        Kind(EXCLUDED, "the pipeline file gives it no more rows, and it is there", WARN, ("drop",)),
         Kind(PAUSED, "The table is paused", WARN, ("resume",)),
         Kind(
             "pipeline_file",

@@ -196,11 +196,11 @@ def _settle(facts: Facts, logged: Collection[Listed]) -> None:
 
 
 def _let_grow_old(lake: Tables, facts: Facts, gone: Container[str]) -> None:
-    """Judge no ages of tables that send nothing any more: the excluded ones, and those that are gone."""
+    """Judge no ages of tables that send nothing any more: those that the pipeline file leaves out, and those that are gone."""
     ageing = [table for table in facts.tables if table.is_to_be_fresh]
-    excluded = known_mirrors.excluded(lake) if ageing else {}
+    left = known_mirrors.unfed(lake) if ageing else {}
     for table in ageing:
-        if table.path in excluded or table.name in gone:
+        if table.path in left or table.name in gone:
             table.may_grow_old()
 
 

@@ -59,9 +59,9 @@ def tables(lake: Tables) -> list[dict[str, Any]]:
         if path in states
     ]
     entries += [_entry(lake, mirror, runs.pop(mirror.name, {})) for mirror in mirrors.values()]
-    for path, match in known_mirrors.excluded(lake).items():
+    for path, why in known_mirrors.unfed(lake).items():
         entries = [
-            entry | _excluded(lake, entry, match) if entry["path"] == lake.path(path) else entry
+            entry | _excluded(lake, entry, why) if entry["path"] == lake.path(path) else entry
             for entry in entries
         ]
     gone = known_mirrors.dropped(lake)
@@ -69,11 +69,11 @@ def tables(lake: Tables) -> list[dict[str, Any]]:
     return sorted(entries, key=lambda entry: entry["table"])
 
 
-def _excluded(lake: Tables, entry: Mapping[str, Any], match: str) -> dict[str, Any]:
-    """The state of a mirror whose table the pipeline file excludes."""
+def _excluded(lake: Tables, entry: Mapping[str, Any], why: str) -> dict[str, Any]:
+    """The state of a mirror that the pipeline file gives no more rows."""
     typed = command("drop", lake.pipeline.file, entry["table"], "--reason", "excluded")
     at = "" if entry["batch"] is None else f": its rows are of batch {entry['batch']} and get no more"
-    said = f"{lake.pipeline.file} excludes it (match: {match}){at}; `{typed}` removes it"
+    said = f"{lake.pipeline.file} {why}{at}; `{typed}` removes it"
     [later] = lake.ask(f"SELECT min(started_at) AS moment FROM {{runs}} WHERE batch > {entry['batch'] or 0}")
     since = later["moment"] or decoded_with.edited_at(lake.pipeline)  # nothing has come since
     return {"state": EXCLUDED, "message": said, "command": typed, "since": _utc(since)}

@@ -1,4 +1,4 @@
-"""Remove a mirror whose table the pipeline file excludes, with its history and its change feed."""
+"""Remove a mirror that the pipeline file gives no more rows, with its history and its change feed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def drop(lake: Lake, table: str, reason: str) -> list[str]:
         IngestError: there is no such mirror, or the next run would make it again.
     """
     mirror = mirrors.named(lake, table)
-    if mirror.path not in mirrors.excluded(lake):
+    if mirror.path not in mirrors.unfed(lake):
         raise IngestError(
             f"{table} is not excluded, so the next run would make it again: write "
             f"`{{match: {table}, exclude: true}}` as the first entry of tables: in {lake.pipeline.file}, then drop it."

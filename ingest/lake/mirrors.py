@@ -118,6 +118,11 @@ class Mirror:
         alike = self.is_shaped_by(rule) and self.is_named_by(pipeline, rule)
         return alike and self.keyed_by == rule.keys
 
+    @property
+    def sources(self) -> frozenset[TableId]:
+        """The source tables whose rows it has."""
+        return frozenset(self.fed_by) or frozenset((self.table,))
+
     def is_fed_by(self, tables: Mapping[TableId, int], reached: Callable[[], int]) -> bool:
         """True if it has the rows of these source tables alone.
 
@@ -127,7 +132,7 @@ class Mirror:
             tables: each with the batch of its first rows.
             reached: says the last batch that the mirror has folded, or had nothing of.
         """
-        fed = {*self.fed_by} or {self.table}
+        fed = self.sources
         joined = [first for table, first in tables.items() if table not in fed]
         return fed <= tables.keys() and (not joined or min(joined) > reached())
 
@@ -311,19 +316,29 @@ def dropped(lake: Tables) -> frozenset[str]:
     return frozenset(decision.value["table"] for decision in newest.values() if decision.kind == DROP)
 
 
-def excluded(lake: Tables) -> dict[str, str]:
-    """The mirrors whose tables the pipeline file excludes now, by path, with the pattern that does."""
-    fed, left = set[str](), dict[str, str]()
-    for row in lake.ask('SELECT DISTINCT database, schema, "table" FROM {books} WHERE "table" IS NOT NULL'):
-        source = TableId.of(row)
-        rule = lake.pipeline.rule(source)
-        path = mirror_path(target(rule, source))
-        if rule.exclude:
-            left[path] = rule.match
-        else:
-            fed.add(path)
-    mirrors_by_path = known(lake) if left else {}
-    return {path: match for path, match in left.items() if path in mirrors_by_path and path not in fed}
+def unfed(lake: Tables) -> dict[str, str]:
+    """The mirrors that get no more rows by the pipeline file, by path, with what it does: it excludes their tables, or sends
+    their rows to other mirrors.
+    """
+    rows = lake.ask('SELECT DISTINCT database, schema, "table" FROM {books} WHERE "table" IS NOT NULL')
+    ruled = {source: lake.pipeline.rule(source) for source in map(TableId.of, rows)}
+    fed = {
+        mirror_path(name)
+        for source, rule in ruled.items()
+        if not rule.exclude
+        for name in names(lake.pipeline, source)
+    }
+    left = {}
+    for path, mirror in known(lake).items():
+        if path not in fed and mirror.sources <= ruled.keys():
+            excluding = sorted(ruled[source].match for source in mirror.sources if ruled[source].exclude)
+            others = ", ".join(sorted(map(str, mirror.sources)))
+            left[path] = (
+                f"excludes it (match: {excluding[0]})"
+                if excluding
+                else f"sends the rows of {others} elsewhere"
+            )
+    return left
 
 
 def to_fold(lake: Tables) -> dict[str, Mirror]:
@@ -351,7 +366,7 @@ def outdated(lake: Tables) -> list[Mirror]:
             paths | set(decision.value["mirrors"]) if decision.kind == DECODED else paths - {decision.subject}
         )
     by_path = known(lake) if paths else {}
-    left = excluded(lake) if paths else {}
+    left = unfed(lake) if paths else {}
     return [by_path[path] for path in sorted(paths) if path in by_path and path not in left]
 
 

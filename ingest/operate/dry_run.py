@@ -213,12 +213,12 @@ def _warnings(
     pipeline: Pipeline, lake: Tables | None, known: Known, lines: Sequence[Line], tables: Sequence[Foreseen]
 ) -> Iterator[str]:
     """What the operator should look at before the run; ``lines`` are those of the sample."""
-    left = known_mirrors.excluded(lake) if lake is not None else {}
+    left = known_mirrors.unfed(lake) if lake is not None else {}
     for mirror in known_mirrors.known(lake).values() if lake is not None else ():
         if mirror.path not in left:
             continue
         typed = command("drop", pipeline.file, mirror.name, "--reason", "excluded")
-        yield f"{mirror.name} is excluded, and its mirror stays as it is: `{typed}` removes it"
+        yield f"{pipeline.file} {left[mirror.path]}, and the mirror {mirror.name} stays as it is: `{typed}` removes it"
     if lake is not None:
         yield from (mistyped.sentence for mistyped in targets.mistyped(lake))
     seen = {line.table_id for line in lines}

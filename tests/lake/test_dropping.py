@@ -67,7 +67,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_an_excluded_mirror_is_not_up_to_date(file: Path) -> None:
     """Rows of people who must not be in the lake stayed in a mirror that was called up to date."""
-    [warning] = [one for one in ask(file, "plan")[0]["warnings"] if "is excluded" in one]
+    [warning] = [one for one in ask(file, "plan")[0]["warnings"] if "excludes it" in one]
     assert f"`ingest drop {file} d.people --reason excluded` removes it" in warning
     assert [] == batch(file, 2, "people", "goods")
     found = ask(file, "status")
