@@ -45,6 +45,7 @@ from ingest.lake import (
     pauses,
     schedules,
     targets,
+    whole_files,
 )
 from ingest.lake.envelope import SealError
 from ingest.lake.feeds import wanted
@@ -155,7 +156,7 @@ def run(
         schedules.note(lake)
         missing_inputs.note(lake, warm.missing_inputs)
         warm.seen = identity.look(lake)
-        if result.batch is None and "gold" in wanted:
+        if "gold" in wanted:
             _look_for_mirrors(lake, warm, result)
         result.warnings += _noticed(lake, warm, result)
         with _said("the run could not be recorded in runs"):
@@ -195,12 +196,16 @@ def _said(what: str) -> Iterator[None]:
 
 
 def _look_for_mirrors(lake: Lake, warm: Warm, result: Result) -> None:
-    """Say which mirrors are lost where there is nothing to fold; in a session that repeats its ticks once a minute."""
-    now = time.monotonic()
-    if now < warm.next_look:
+    """Say which mirrors are lost, of those that nothing was folded into; where there is nothing to fold, once a minute in a
+    session that repeats its ticks.
+    """
+    now, is_idle = time.monotonic(), result.batch is None
+    if is_idle and now < warm.next_look:
         return
-    warm.next_look = now + LOOK_AGAIN
-    for mirror in completed.lost(lake):
+    if is_idle:
+        warm.next_look = now + LOOK_AGAIN
+    whole_files.look(lake)
+    for mirror in completed.lost(lake) if is_idle else completed.torn(lake):
         result.fail(mirror.said, mirror.name)
 
 

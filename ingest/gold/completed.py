@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from ingest.errors import StoreError, command
 from ingest.gold import foreign_commits
-from ingest.lake import faults, histories, mirrors
+from ingest.lake import faults, histories, mirrors, whole_files
 from ingest.lake.delta import Commit, UnreadableError, committed_at, newest_commit
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import BRONZE, RUNS
@@ -81,7 +81,16 @@ def lost(lake: Tables) -> list[LostMirror]:
     )
     folded_once = {row["subject"] for row in rows}
     once_folded = [mirror for mirror in mirrors.known(lake).values() if mirror.name in folded_once]
-    return [table for mirror in once_folded if (table := _lost(lake, mirror)) is not None]
+    found = {mirror.name: table for mirror in once_folded if (table := _lost(lake, mirror)) is not None}
+    return [*({mirror.name: mirror for mirror in torn(lake)} | found).values()]
+
+
+def torn(lake: Tables) -> list[LostMirror]:
+    """The mirrors whose data files are not those that were written, as the last look has found."""
+    return [
+        LostMirror(each.mirror.name, f"{each.mirror.name} damaged: {each.said}")
+        for each in whole_files.torn(lake)
+    ]
 
 
 def _lost(lake: Tables, mirror: Mirror) -> LostMirror | None:

@@ -11,7 +11,7 @@ from ingest.config import Pipeline, Source
 from ingest.errors import StoreError
 from ingest.gold import completed
 from ingest.inspect.finished import is_finished
-from ingest.lake import decoded_with, identity, missing_inputs, snapshots, stores, targets
+from ingest.lake import decoded_with, identity, missing_inputs, snapshots, stores, targets, whole_files
 from ingest.lake.identity import Seen
 from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import LakeReader
@@ -49,7 +49,7 @@ def idle(
     if "bronze" in stages and _has_messages(lake, sources, result, busy):
         return None
     lost = completed.lost(lake) if "gold" in stages else []
-    if not _is_as_recorded(lake, lost):
+    if not _is_as_recorded(lake, lost) or ("gold" in stages and whole_files.is_due(lake)):
         return None
     for mirror in lost:
         result.fail(mirror.said, mirror.name)

@@ -35,6 +35,7 @@ from ingest.lake import (
     missing_inputs,
     sealing,
     targets,
+    whole_files,
 )
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.books import MISDATED, PRESENT_SQL, ahead_sql, misdated
@@ -410,6 +411,9 @@ def of_state(
         yield _of_kind("lake", str(error), error.command, since=_last_look(lake))
     yield from _cut_off(lake)
     yield from _of_mirrors(lake, rows)
+    for torn in whole_files.torn(lake):
+        typed = command("rebuild", file, torn.mirror.name)
+        yield _of_kind("damaged", torn.said, typed, torn.mirror.name, torn.since)
     for kind, count in rejects.items():
         problem = _of_kind(f"{kind}_rejects", _rejected(kind, count), command("rejects", file))
         yield replace(problem, since=since.get(kind))

@@ -45,6 +45,9 @@ ERASED_LATE = "erased-late"  # the batch up to which late messages of erased row
 ERASE_SECRET = "erase-secret"  # noqa: S105 - the kind of the decision that holds the secret of the keys' digests
 SCHEDULE = "schedule"  # how often a source's mirrors are to be compared with its database, from the run that saw it first
 MISSING_INPUTS = "missing-inputs"  # of a source, as the last run found that found others
+WHOLE_FILES = (
+    "whole-files"  # mirrors whose data files are not those that were written, as the last look has found
+)
 MOVED_FOLDER = "moved-folder"  # of a source: from where to where
 INCOMPARABLE = "incomparable"  # a mirror that a comparison refused
 _NUMBERING = Lock()  # mirrors decide side by side

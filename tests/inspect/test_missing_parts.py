@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +21,7 @@ from ingest.gold import completed
 from ingest.gold.rebuild import rebuild
 from ingest.inspect import status
 from ingest.inspect.idle import idle
-from ingest.lake import delta
+from ingest.lake import delta, whole_files
 from ingest.lake.delta import NO_TABLE, Commit, Snapshot, UnreadableError
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.tables import LakeReader
@@ -52,6 +54,55 @@ def test_a_run_with_nothing_new_looks_for_its_mirrors(shops: Shops) -> None:
     assert ["failed"] == [one["state"] for one in found["tables"]]
     [cause] = found["causes"]
     assert ("shop_1.item", True) == (cause["mirror"], bool(cause["since"]))
+
+
+@pytest.mark.parametrize("done", ["deleted", "overwritten", "restored", "rebuilt"])
+def test_data_files_of_a_quiet_mirror_are_looked_at_once_a_day(
+    shops: Shops, monkeypatch: pytest.MonkeyPatch, done: str
+) -> None:
+    """A mirror that sends nothing stayed broken, and was called up to date, until somebody queried it."""
+
+    def failures_of_a_run() -> list[str]:
+        shops.warm, shops.stages = Warm(), STAGES
+        shops.run()
+        assert shops.result is not None
+        return shops.result.failures
+
+    assert [] == failures_of_a_run()
+    [file] = (shops.folder / "lake" / "mirrors" / "shop_1" / "item").glob("*.parquet")
+    whole = file.read_bytes()
+    if done == "overwritten":
+        file.write_bytes(b"x" * 500)
+    else:
+        file.unlink()
+    assert ([], []) == (failures_of_a_run(), whole_files.torn(shops.lake)), "a day has not passed"
+    monkeypatch.setattr(whole_files, "EVERY", dt.timedelta(0))
+    assert idle(shops.pipeline, STAGES) is None
+    [failure] = failures_of_a_run()
+    assert f"{file.name} {'is gone' if done != 'overwritten' else 'has 500 bytes instead of '}" in failure
+    monkeypatch.undo()
+    found = status.status(shops.lake)
+    assert ["damaged"] == [row["state"] for row in found["tables"]]
+    [cause] = found["causes"]
+    typed = f"ingest rebuild {shops.pipeline.file} shop_1.item"
+    assert ("damaged", "shop_1.item", typed) == (cause["kind"], cause["mirror"], cause["command"])
+    assert [failure] == failures_of_a_run(), "until it is repaired"
+    if done == "restored":
+        file.write_bytes(whole)
+    else:
+        assert ["rebuilt"] == [each.state for each in rebuild(shops.lake, ["shop_1.item"], dry_run=False)]
+    assert [] == failures_of_a_run()
+    assert [] == status.status(shops.lake)["causes"]
+    assert shops.say(2, "INSERT", 2, "b").run() == ("done", "")
+
+
+def test_a_lake_that_was_copied_is_as_whole_as_before(shops: Shops, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies have other times, and an alarm after each move would be switched off."""
+    monkeypatch.setattr(whole_files, "EVERY", dt.timedelta(0))
+    for file in (shops.folder / "lake").rglob("*.parquet"):
+        os.utime(file)
+    whole_files.look(shops.lake)
+    assert [] == whole_files.torn(shops.lake)
 
 
 @pytest.mark.parametrize(
