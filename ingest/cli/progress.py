@@ -23,8 +23,7 @@ class ProgressLine:
     def __init__(self, spark: SparkSession, pipeline: str) -> None:
         self._spark = spark
         self._pipeline = pipeline
-        self._steps: dict[str, str] = {}
-        self._lock = threading.Lock()
+        self._newest = "starting"
         self._done = threading.Event()
         self._console = output.console(stderr=True)
         self._live = self._console.is_terminal and not output.is_quiet()
@@ -48,13 +47,9 @@ class ProgressLine:
 
     def tell(self, subject: str, step: str) -> None:
         """A step begins."""
-        subject = output.short(subject)
-        with self._lock:
-            stage = subject.partition(" ")[0]
-            self._steps = {name: known for name, known in self._steps.items() if name.startswith(stage)}
-            self._steps[subject] = step
+        self._newest = f"{output.short(subject)}: {step}"
         if not self._live:
-            output.note(f"{time.strftime('%H:%M:%S')} {self._pipeline}: {subject}: {step}")
+            output.note(f"{time.strftime('%H:%M:%S')} {self._pipeline}: {self._newest}")
 
     def _watch(self) -> None:
         """Show the newest step with its tasks; in a log, only when a step takes long."""
@@ -70,12 +65,7 @@ class ProgressLine:
                 output.note(f"{time.strftime('%H:%M:%S')} {self._pipeline}: {self._line()}")
 
     def _line(self) -> str:
-        with self._lock:
-            steps = dict(self._steps)
-        if not steps:
-            return "starting"
-        subject, step = list(steps.items())[-1]
-        return f"{subject}: {step}{self._tasks()}"
+        return self._newest + self._tasks()
 
     def _tasks(self) -> str:
         from ingest.spark.deferred import has_started

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,8 +14,10 @@ from pyspark.sql.types import DoubleType
 from typer.testing import CliRunner
 
 from ingest.cli import look_verbs, output
+from ingest.cli.progress import ProgressLine
 from ingest.errors import command
 from ingest.operate import spark_query
+from ingest.spark.deferred import NoSession
 
 
 def printed(write: object, *arguments: object) -> str:
@@ -127,3 +130,17 @@ def test_long_names_are_cut() -> None:
     """One table's name would fill the screen at every step."""
     assert 80 == len(output.short("x" * 5000))
     assert "shop.orders" == output.short("shop.orders")
+
+
+def test_progress_shows_the_newest_step_and_costs_the_same_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of 100,000 tables would spend hours on saying which it is at, and then name another one."""
+    notes: list[str] = []
+    monkeypatch.setattr(output, "note", notes.append)
+    progress = ProgressLine(NoSession(), "shop")  # type: ignore[arg-type]
+    began = time.thread_time()
+    for number in range(10_000):
+        progress.tell(f"gold shop.t{number}", "load")
+    assert time.thread_time() - began < 1
+    progress.tell("gold shop.t3", "merge")
+    assert notes[-1].endswith(f"shop: {progress._line()}")
+    assert "gold shop.t3: merge" == progress._line()
