@@ -35,7 +35,6 @@ MAX_BLOCK = 128 * 1024 * 1024
 _ZSTD_BLOCK = 1 << 12  # small, because one byte may expand to 32 thousand
 _GZIP, _BZIP2, _ZSTD = b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd"
 _json = msgspec.json.Decoder(msgspec.Raw)
-_elements = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class Record(NamedTuple):
@@ -151,15 +150,13 @@ def _document(data: bytes, start: int, finished: bool) -> Iterator[Record]:
         else:
             yield Record(begin, len(data), body)
         return
-    try:
-        elements = _elements.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        body = lenient(body)  # without comments and trailing commas
-        try:
-            elements = _elements.decode(body)
-        except (msgspec.DecodeError, RecursionError):
-            elements = [msgspec.Raw(data[begin:])]
-    yield from _placed(body, list(map(bytes, elements)), begin)
+    for without_comments in (bytes, lenient):
+        array = without_comments(body)
+        if _parses(array, nested=False):
+            for place, element in documents.elements(array):
+                yield Record(begin + place, len(data), element)
+            return
+    yield Record(begin, len(data), body)
 
 
 def _placed(body: bytes, parts: Sequence[bytes], begin: int) -> Iterator[Record]:
@@ -196,11 +193,11 @@ def is_document(data: bytes) -> bool:
     return _parses(data) or _parses(lenient(data))
 
 
-def _parses(data: bytes) -> bool:
+def _parses(data: bytes, *, nested: bool = True) -> bool:
     try:
         _json.decode(data)
     except RecursionError:
-        return True  # so deep that it is refused later, as one message
+        return nested  # so deep that it is refused later, as one message
     except msgspec.DecodeError:
         return False
     return True

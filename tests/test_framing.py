@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
+import itertools
 import json
 import lzma
 import random
@@ -103,6 +104,22 @@ def test_empty_documents_hold_no_message(data: bytes) -> None:
 def test_a_broken_array_is_one_message() -> None:
     """Bytes that cannot be read must still be accounted for."""
     assert [b'[{"a": }]'] == values(b'[{"a": }]', "document")
+
+
+@pytest.mark.parametrize(
+    "form", ["[{}]", "[{},]", '{{"a": [{}]', "{}, {{"], ids=["array", "repaired", "cut", "documents"]
+)
+def test_a_document_of_a_million_values_is_cut_in_the_memory_of_its_bytes(form: str) -> None:
+    """A megabyte in an archive unpacks to a hundred million of them, and would take the memory of the whole machine."""
+    data = form.format(",".join(["{}"] * 300_000)).encode()
+    tracemalloc.start()
+    try:
+        first, *_ = (record.value[:2] for record in itertools.islice(records(data, "document"), 5))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert first in (b"{}", b'{"')
+    assert peak < 8 * len(data)
 
 
 def test_arrays_of_documents_with_comments_are_repaired() -> None:

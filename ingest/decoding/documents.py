@@ -10,14 +10,19 @@ Every format may come so, from files and Kafka alike. Nothing is read here: each
 
 from __future__ import annotations
 
-import json
+import itertools
+import re
+from collections.abc import Iterator
 
 import msgspec
 
 FRAME = 5  # bytes: a zero, and the schema's id
 MOST = 100_000  # documents in one message
 
-_decoder = json.JSONDecoder()
+_value = msgspec.json.Decoder(msgspec.Raw)
+_TRAILING = re.compile(r"trailing characters \(byte (\d+)\)")
+_BETWEEN = re.compile(rb"[ \t\r\n,]*+")  # some writers put commas between documents
+_SPACES = b" \t\r\n"
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _CLOUD_EVENT = b'"specversion"'
 _EVENT = frozenset({"specversion", "type", "source", "id"})
@@ -42,23 +47,15 @@ def inside(value: bytes) -> list[bytes]:
 def split(value: bytes) -> list[bytes]:
     """The documents of a text, those of an array each by itself; none if it is anything else."""
     try:
-        text = value.decode("utf-8")
-        documents: list[bytes] = []
-        place = _next(text, 0)
-        while place < len(text):
-            document, end = _decoder.raw_decode(text, place)
-            if isinstance(document, list):
-                documents += _elements(text[place:end])
-            elif isinstance(document, dict):
-                documents.append(text[place:end].encode())
-            else:
-                return []
-            if len(documents) > MOST:
-                return []
-            place = _next(text, end)
-    except (ValueError, RecursionError):  # also of bytes that are not UTF-8
+        documents = list(itertools.islice(_documents(value), MOST + 1))
+    except (msgspec.DecodeError, RecursionError):
         return []
-    return documents
+    return documents if len(documents) <= MOST and all(each[:1] == b"{" for each in documents) else []
+
+
+def elements(array: bytes) -> Iterator[tuple[int, bytes]]:
+    """The elements of a valid JSON array, one at a time, each with its place."""
+    return _values(array, array.index(b"[") + 1, array.rindex(b"]"))
 
 
 def measured(value: bytes) -> list[bytes]:
@@ -74,18 +71,36 @@ def measured(value: bytes) -> list[bytes]:
     return records
 
 
-def _elements(text: str) -> list[bytes]:
-    elements = [bytes(element) for element in msgspec.json.decode(text, type=list[msgspec.Raw])]
-    if any(element[:1] != b"{" for element in elements):
-        raise ValueError("an element of the array is not an object")
-    return elements
+def _documents(value: bytes) -> Iterator[bytes]:
+    for _, document in _values(value, 0, len(value)):
+        if document[:1] == b"[":
+            yield from (element for _, element in elements(document))
+        else:
+            yield document
 
 
-def _next(text: str, place: int) -> int:
-    """Where the next document begins: after spaces, and commas that some writers put between documents."""
-    while place < len(text) and text[place] in " \t\r\n,":
-        place += 1
-    return place
+def _values(data: bytes, place: int, last: int) -> Iterator[tuple[int, bytes]]:
+    """The JSON values between two places, each with the place where it begins.
+
+    A value is passed over, not built: a megabyte in an archive may hold a hundred million of them.
+    """
+    view = memoryview(data)[:last]
+    while (between := _BETWEEN.match(data, place)) and (place := between.end()) < last:
+        end = _end(view, place)
+        yield place, data[place:end].rstrip(_SPACES)
+        place = end
+
+
+def _end(view: memoryview, place: int) -> int:
+    """Where the JSON value ends that begins at a place, with the spaces after it; the decoder names the next byte."""
+    try:
+        _value.decode(view[place:])
+    except msgspec.DecodeError as error:
+        trailing = _TRAILING.search(str(error))
+        if trailing is None:
+            raise
+        return place + int(trailing[1]) - 1
+    return len(view)
 
 
 def _content(document: bytes) -> bytes:
