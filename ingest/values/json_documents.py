@@ -264,11 +264,25 @@ def _length(raw: bytes | Raw) -> int:
     return len(raw) if type(raw) is bytes else len(memoryview(raw))
 
 
+_NAMED = "send it unpacked, or end the file's name in {}"
+_PACKED = {
+    b"\x1f\x8b": ("gzip", _NAMED.format("`.gz`")),
+    b"BZh": ("bzip2", _NAMED.format("`.bz2`")),
+    b"\x28\xb5\x2f\xfd": ("zstd", _NAMED.format("`.zst`")),
+    b"\xfd7zXZ": ("xz", "send it unpacked"),
+    b"PK\x03\x04": ("zip", "send it unpacked"),
+}
+"""What is not JSON but holds some, by its first bytes, and what to do."""
+
+
 def _malformed(raw: bytes | Raw, error: BaseException) -> Undecodable:
     if isinstance(error, Undecodable):
         return error
     if isinstance(error, RecursionError):
         return Undecodable("too-deep", "the JSON is nested too deeply")
+    for head, (kind, advice) in _PACKED.items():
+        if bytes(raw).startswith(head):
+            return Undecodable("bad-utf8", f"it begins as {kind} data: {advice}")
     if 3 * bytes(raw).count(0) > len(bytes(raw)):
         return Undecodable("bad-utf8", "every other byte is zero, as in UTF-16: it must be written in UTF-8")
     if isinstance(error, UnicodeDecodeError):

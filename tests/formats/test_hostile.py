@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
 import json
+import lzma
 import re
 import time
+import zipfile
+from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
@@ -186,6 +192,31 @@ def test_a_datum_that_does_not_fit_its_schema_is_refused(name, case):
     dialect = DIALECTS[name]
     message = next(each for each in dialect.write(history(1)) if each.value)
     assert outcome(name, BYTES[case](message.value), dialect.hints, message) != "decoded"
+
+
+def zipped(data: bytes) -> bytes:
+    """An archive of one file."""
+    with zipfile.ZipFile(archive := io.BytesIO(), "w") as file:
+        file.writestr("message.json", data)
+    return archive.getvalue()
+
+
+PACKED = {
+    gzip.compress: r"gzip data: .* end the file's name in `\.gz`",
+    bz2.compress: r"bzip2 data: .* end the file's name in `\.bz2`",
+    lzma.compress: "xz data: send it unpacked",
+    zipped: "zip data: send it unpacked",
+}
+
+
+@pytest.mark.parametrize("pack", PACKED)
+@pytest.mark.parametrize("name", JSON)
+def test_packed_data_is_named(name: str, pack: Callable[[bytes], bytes]) -> None:
+    """`byte 1 is not UTF-8`, of a file without its ending or of a producer that packs, does not say what to do."""
+    known = row(name)
+    packed = pack(known.message.value or b"")
+    with pytest.raises(Undecodable, match=PACKED[pack]):
+        list(formats.load(name).parse(known.message._replace(value=packed), known.hints))
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
