@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ingest.errors import IngestError, command, fault_of
 from ingest.lake.envelope import SealError
+from ingest.lake.names import quoted
 
 if TYPE_CHECKING:
     from ingest.lake.tables import Tables
@@ -61,13 +62,21 @@ _KINDS = (
         False,
     ),
     (
-        re.compile(r"DELTA_VIOLATE_CONSTRAINT\w*\] (?P<rule>CHECK constraint .*) violated by row"),
-        "a row of this batch does not meet a {rule}, which somebody has set on the table: drop it, then run again",
+        re.compile(
+            r"DELTA_VIOLATE_CONSTRAINT\w*\] (?P<rule>CHECK constraint (?P<name>\S+) .*) violated by row"
+        ),
+        (
+            "a row of this batch does not meet a {rule}, which somebody has set on the table: drop it by Spark, "
+            "ALTER TABLE {table} DROP CONSTRAINT {name}, then run again"
+        ),
         False,
     ),
     (
         re.compile("DELTA_CANNOT_MODIFY_APPEND_ONLY"),
-        "somebody has set delta.appendOnly on the table, which lets no row change or go: unset the property, then run again",
+        (
+            "somebody has set delta.appendOnly on the table, which lets no row change or go: unset it by Spark, "
+            "ALTER TABLE {table} UNSET TBLPROPERTIES (delta.appendOnly), then run again"
+        ),
         False,
     ),
     (
@@ -110,8 +119,8 @@ def is_full(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def _known(error: BaseException) -> tuple[str | None, bool]:
-    """The sentence of `fault`, and whether the table's own files are at fault."""
+def _known(error: BaseException, table: str = "delta.`PATH`") -> tuple[str | None, bool]:
+    """The sentence of `fault`, and whether the table's own files are at fault; SQL names the table as it is given."""
     text = _whole(error)
     if is_full(error):
         text = f"No space left on device\n{text}"
@@ -128,7 +137,7 @@ def _known(error: BaseException) -> tuple[str | None, bool]:
                 path = "/" + path.removeprefix("file:").lstrip("/")
             shown = _SILENT if is_silent else sentence
             where = f" at {path}{_free(path) if sentence is _FULL else ''}" if path else ""
-            return shown.format(at=where, **matches[0].groupdict()), is_damage and not is_silent
+            return shown.format(at=where, table=table, **matches[0].groupdict()), is_damage and not is_silent
     return _java_ended(error), False
 
 
@@ -173,9 +182,10 @@ def of_mirror(error: BaseException, lake: Tables, name: str, path: str, *, in_re
     A rebuild replaces data files unread; a damaged log, as whatever else stops a rebuild, has to be moved away first.
     """
     file = lake.pipeline.file
-    if not damaged(error):
-        again = f", then `{command('retry', file)}`" if fault(error) else ""
-        return f"{said(error)}{again}".replace(", then run again,", ",")
+    sentence, is_damage = _known(error, f"delta.{quoted(lake.path(path))}")
+    if not is_damage:
+        again = f", then `{command('retry', file)}`" if sentence else ""
+        return f"{sentence or said(error)}{again}".replace(", then run again,", ",")
     text = said(error)
     is_in_place = not in_rebuild and "_delta_log" not in text and not text.startswith(_LOG)
     first = "" if is_in_place else f"move the folder {lake.path(path)} away, and "

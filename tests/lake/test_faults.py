@@ -49,8 +49,8 @@ TEXTS = {
     JAVA
     + "Lost task 0.0 (TID 0) (10.0.0.2 executor 1): ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: Command exited with code 137": "a process that worked for Spark has ended",
     JAVA
-    + "org.apache.spark.sql.delta.schema.DeltaInvariantViolationException: [DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] CHECK constraint small (n < 8) violated by row with values:\n - n : 9": "does not meet a CHECK constraint small (n < 8), which somebody has set on the table: drop it",
-    "java.lang.UnsupportedOperationException: [DELTA_CANNOT_MODIFY_APPEND_ONLY] This table is configured to only allow appends. If you would like to permit updates or deletes, use 'ALTER TABLE null SET TBLPROPERTIES (delta.appendOnly=false)'.": "somebody has set delta.appendOnly on the table, which lets no row change or go: unset",
+    + "org.apache.spark.sql.delta.schema.DeltaInvariantViolationException: [DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] CHECK constraint small (n < 8) violated by row with values:\n - n : 9": "does not meet a CHECK constraint small (n < 8), which somebody has set on the table: drop it by Spark, ALTER TABLE delta.`PATH` DROP CONSTRAINT small, then run",
+    "java.lang.UnsupportedOperationException: [DELTA_CANNOT_MODIFY_APPEND_ONLY] This table is configured to only allow appends. If you would like to permit updates or deletes, use 'ALTER TABLE null SET TBLPROPERTIES (delta.appendOnly=false)'.": "somebody has set delta.appendOnly on the table, which lets no row change or go: unset it by Spark, ALTER TABLE delta.`PATH` UNSET TBLPROPERTIES (delta.appendOnly), then",
     "org.apache.spark.sql.delta.DeltaFileNotFoundException: [DELTA_TRUNCATED_TRANSACTION_LOG] s3a://b/lake/mirrors/a/_delta_log/00000000000000000000.json: Unable": "damaged",
 }
 
@@ -164,6 +164,11 @@ def test_the_words_lead_out() -> None:
     assert away in of_mirror(no_log, lake, "shop.a", "m")
     denied = PermissionError(errno.EACCES, "Permission denied", "/lake/m/part-0.parquet")
     assert of_mirror(denied, lake, "shop.a", "m").endswith("then `ingest retry shop.yaml`")
+    closed = next(text for text in TEXTS if "APPEND_ONLY" in text)
+    unset = (
+        "ALTER TABLE delta.`/lake/m` UNSET TBLPROPERTIES (delta.appendOnly), then `ingest retry shop.yaml`"
+    )
+    assert of_mirror(RuntimeError(closed), lake, "shop.a", "m").endswith(unset)
 
 
 @pytest.mark.parametrize("text", ["No space left on device", "Permission denied"])
