@@ -190,6 +190,11 @@ def nothing_open(connection: Any, mark: str) -> str:
     return ""
 
 
+def still_open(now: set[str], mark: str) -> str:
+    """What `SourceDialect.settled` answers: of the transactions that are open now, those of a mark, or all if there is none."""
+    return " ".join(sorted(now & set(mark.split()) if mark else now))
+
+
 def row_values(connection: Any, query: str) -> list[tuple[Any, ...]]:
     """`SourceDialect.values` of clients that give texts and bytes."""
     with connection.cursor() as cursor:

@@ -41,6 +41,7 @@ from ingest.source.database import (
     no_right,
     nth_by_limit,
     quoted,
+    still_open,
     trim_call,
 )
 
@@ -222,8 +223,7 @@ def settled(connection: Any, mark: str) -> str:
             "with AFTER_SYNC), and its user may not see which: type GRANT PROCESS ON *.* for the user under `database:`, "
             "then run the same command again."
         ) from None
-    now = {str(number) for (number,) in written}
-    return " ".join(sorted(now & set(mark.split()) if mark else now))
+    return still_open({str(number) for (number,) in written}, mark)
 
 
 def _waits_for_replicas(connection: Any) -> bool:

@@ -1,7 +1,8 @@
 """PostgreSQL.
 
-- A change is in the log before its transaction's commit, and a stream orders by that place: what was open when
-  the place of rows was chosen must be over before they are read (`settled`).
+- A change is in the log before its transaction's commit, and a stream orders by that place; a commit that waits for a
+  synchronous standby is with the stream's readers before any SELECT sees it.  So what was open when the place of rows was
+  chosen must be over before they are read (`settled`).
 - A policy of row-level security would hide rows in silence, which would pass as deleted: with ``row_security`` off such a
   query is an error.
 - A domain is read as the type under it, which is what streams name.
@@ -31,6 +32,7 @@ from ingest.source.database import (
     md5_call,
     nth_by_limit,
     quoted,
+    still_open,
     trim_call,
 )
 
@@ -61,6 +63,13 @@ _WITHOUT_DOMAINS = (
     "WITH RECURSIVE types(type, modifier) AS (SELECT atttypid, atttypmod UNION ALL SELECT typbasetype, typtypmod "
     "FROM types JOIN pg_type t ON t.oid = types.type WHERE typtype = 'd') "
     "SELECT type, modifier FROM types JOIN pg_type t ON t.oid = types.type WHERE typtype <> 'd'"
+)
+# what has a number in this database; a standby knows the transactions of its primary by its snapshot alone
+_WRITING = (
+    "SELECT transactionid::text FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid "
+    "LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid WHERE locktype = 'transactionid' AND granted "
+    "AND mode = 'ExclusiveLock' AND coalesce(a.datname, p.database) = current_database() "
+    "UNION ALL SELECT x::text FROM pg_snapshot_xip(pg_current_snapshot()) AS x WHERE pg_is_in_recovery()"
 )
 _BY_BYTES = ("C", "POSIX", "C.UTF-8", "C.utf8")
 
@@ -221,12 +230,9 @@ def is_replica(connection: Any) -> bool:
 
 
 def settled(connection: Any, mark: str) -> str:
-    """The transactions that were open, as a mark; nothing once all of them are over.
+    """The transactions that have written and were open, as a mark; nothing once all of them are over.
 
-    The mark is the number that the next transaction would get, so whatever has written so far has a lower one.
+    Each holds a lock on its number until SELECTs see it, also while it is prepared, or while its commit, which is in the
+    log already, waits for a standby.  A snapshot knows no open transaction behind the last that is over.
     """
-    if not mark:
-        [(xmax,)] = values(connection, "SELECT pg_snapshot_xmax(pg_current_snapshot())::text")
-        return str(xmax)
-    [(oldest,)] = values(connection, "SELECT pg_snapshot_xmin(pg_current_snapshot())::text")
-    return "" if int(oldest) >= int(mark) else mark
+    return still_open({number for (number,) in values(connection, _WRITING)}, mark)

@@ -293,7 +293,8 @@ def wait_for_open_transactions(dialect: SourceDialect, connection: Any, table: T
     if not is_settled(dialect, connection, _WAIT_SECONDS):
         raise IngestError(
             f"A transaction in the source has been open for {_WAIT_SECONDS:.0f} seconds, and its changes may be of {table}: "
-            "end it (pg_stat_activity shows it; in MySQL information_schema.innodb_trx), then run the same command again."
+            "end it (pg_stat_activity shows it, or pg_prepared_xacts; in MySQL information_schema.innodb_trx), then run the same "
+            "command again."
         )
 
 

@@ -57,6 +57,7 @@ unix_socket_directories = ''
 wal_level = logical
 max_wal_senders = 8
 max_replication_slots = 8
+max_prepared_transactions = 8
 fsync = off
 timezone = 'Asia/Shanghai'
 shared_buffers = '32MB'
