@@ -146,6 +146,10 @@ SECTIONS = (
             "url": Key("postgresql://db-1:5432/shop", "There is nothing to read."),
             "user": Key("reader", "The database refuses."),
             "password": Key("'${READER}'", "A database that asks for one refuses."),
+            "primary": Key(
+                "mysql://db-0:3306",
+                "Rows of a replica that lags are older than what the stream has delivered.",
+            ),
             "connections": Key("4", "Two read at once, unless --parallel says otherwise."),
             "rows_per_second": Key("100000", "Tables are compared as fast as the database answers."),
             "reconcile_every": Key("1d", "`ingest reconcile --due` compares every table each time."),

@@ -61,6 +61,10 @@ class Database:
     )
     user: Text = key("a user who may read the tables, and nothing more")
     password: Text = key("the user's password, as ${VAR} or ${file:/path}", "", shown=False)
+    primary: DatabaseUrl = key(
+        "where the changes of the stream are written, if url is a replica of it: MySQL, MariaDB, PostgreSQL",
+        "",
+    )
     connections: Count = key("the most connections that read at once", 2)
     rows_per_second: Natural = key(
         "the most rows that `ingest reconcile` makes it read in a second; 0 for no bound", 0

@@ -384,6 +384,13 @@ _DATABASE = re.compile(
 )
 
 
+def replicated(url: str, primary: str) -> None:
+    """Refuse a primary of another kind than its replica, or of one whose place in the log is not asked for."""
+    kinds = {address.partition(":")[0].replace("mariadb", "mysql") for address in (url, primary) if address}
+    if primary and kinds not in ({"mysql"}, {"postgresql"}):
+        raise ValueError("primary: and url: are both addresses of MySQL or MariaDB, or both of PostgreSQL")
+
+
 def web_address(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname:

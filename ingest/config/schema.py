@@ -174,6 +174,11 @@ class OptionKeys(_Keys):
 class DatabaseKeys(_Keys):
     """The keys of `Database`."""
 
+    @model_validator(mode="after")
+    def _has_replicas(self: Any) -> Any:
+        scalars.replicated(self.url, self.primary or "")
+        return self
+
 
 class _SourceKeys(_Keys):
     name: Name = key("its name in the lake: receipts, changes and order are kept under it")

@@ -170,10 +170,13 @@ def _catalog(settings: CatalogSettings) -> Iterator[Finding]:
 
 def _database(pipeline: Pipeline, source: Source, database: Database) -> Finding:
     """Whether the source database lets its user in and read what has come by its stream, and gives its time."""
-    from ingest.source.database import clock, connected, place_of
+    from ingest.source.database import clock, connected, place_of, primary_of
 
     check = f"database of {source.name}"
     try:
+        if database.primary:
+            with connected(primary_of(database)) as (dialect, connection):
+                dialect.position(connection)
         with connected(database) as (dialect, connection):
             time = clock(dialect, connection)
             tables = _tables(pipeline, source, database)

@@ -170,9 +170,9 @@ def warnings(pipeline: Pipeline, table: Reconciled, *, waits: bool) -> Iterator[
         yield _unkeyed(pipeline, table)
     if table.open_long:
         yield (
-            f"{table.table}: a transaction that writes has been open in its database since before the first look, and a "
-            "stream may have changes that no SELECT sees until it is over: end it (pg_stat_activity shows it; in MySQL "
-            "information_schema.innodb_trx), or type the same later."
+            f"{table.table}: a transaction that writes has been open in its database since before the first look, or a "
+            "replica under `database:` lags, and a stream may have changes that no SELECT sees until that is over: end it "
+            "(pg_stat_activity shows it; in MySQL information_schema.innodb_trx), or type the same later."
         )
     if table.ahead:
         yield (

@@ -7,7 +7,7 @@ import importlib
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -144,6 +144,14 @@ class SourceDialect(Protocol):
     def settled(connection: Any, mark: str) -> str:
         """Called with an empty mark for a new one, then with it until nothing is left to wait for."""
 
+    @staticmethod
+    def position(connection: Any) -> str:
+        """How far a primary's log is by now, for `has_applied` of its replica."""
+
+    @staticmethod
+    def has_applied(connection: Any, position: str) -> bool:
+        """True if a SELECT on a replica shows all that its primary had committed up to a position."""
+
 
 def quoted(text: str) -> str:
     """A text as a literal; backslashes mean nothing to the standard, nor to the sessions of these connections."""
@@ -229,6 +237,11 @@ def place_of(database: Database) -> str:
     """Host and port, for display."""
     url = urlsplit(database.url)
     return f"{url.hostname}:{url.port}" if url.port else str(url.hostname)
+
+
+def primary_of(database: Database) -> Database:
+    """The primary of a database that is a replica, for the same user."""
+    return replace(database, url=database.primary, primary="")
 
 
 @contextmanager

@@ -226,6 +226,26 @@ def settled(connection: Any, mark: str) -> str:
     return still_open({str(number) for (number,) in written}, mark)
 
 
+def position(connection: Any) -> str:
+    """The GTIDs of the log: of MariaDB the last of each domain, of MySQL all sets."""
+    variables = dict(values(connection, "SHOW GLOBAL VARIABLES LIKE 'gtid_%'"))
+    if gtids := variables.get("gtid_binlog_pos") or variables.get("gtid_executed"):
+        return str(gtids)
+    raise IngestError(
+        "The log of the primary under `database:` has no GTIDs, so nothing says how far its replica is: switch them on "
+        "(gtid_mode, log_bin), or give the primary itself as url."
+    )
+
+
+def has_applied(connection: Any, position: str) -> bool:
+    """Asked in the server's own way: a GTID of MySQL has the number of a server before a colon."""
+    if ":" in position:
+        applied = f"GTID_SUBSET({quoted(position)}, @@GLOBAL.gtid_executed) = 1"
+    else:
+        applied = f"MASTER_GTID_WAIT({quoted(position)}, 0) = 0"
+    return values(connection, f"SELECT {applied}") == [("1",)]
+
+
 def _waits_for_replicas(connection: Any) -> bool:
     """True if a commit is seen only after a replica has it: newer servers say source where older ones say master."""
     variables = dict(values(connection, "SHOW GLOBAL VARIABLES LIKE 'rpl_semi_sync_%'"))

@@ -236,3 +236,18 @@ def settled(connection: Any, mark: str) -> str:
     log already, waits for a standby.  A snapshot knows no open transaction behind the last that is over.
     """
     return still_open({number for (number,) in values(connection, _WRITING)}, mark)
+
+
+def position(connection: Any) -> str:
+    """The end of the log; a place right behind a page's header is the end of the page before."""
+    [(end,)] = values(
+        connection,
+        "SELECT (i - CASE WHEN page IN (24, 40) THEN page ELSE 0 END)::text FROM pg_current_wal_insert_lsn() AS i "
+        "CROSS JOIN LATERAL ((SELECT (i - '0/0'::pg_lsn) % 8192)) AS p(page)",
+    )
+    return str(end)
+
+
+def has_applied(connection: Any, position: str) -> bool:
+    """Whether a standby has replayed the log."""
+    return values(connection, f"SELECT pg_last_wal_replay_lsn() >= {quoted(position)}::pg_lsn") == [(True,)]

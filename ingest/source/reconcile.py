@@ -327,7 +327,7 @@ def repair(
             dialect.table(connection, table), pipeline, table, source, now.columns
         )
         place = snapshot.place_of(pipeline, source, table, now)
-        snapshot.wait_for_open_transactions(dialect, connection, table)
+        snapshot.wait_for_open_transactions(source.database, dialect, connection, table)
         plan = snapshot.SnapshotPlan(
             table, counted(len(differences), "key"), described_table.shape, mirror.keys, place, []
         )

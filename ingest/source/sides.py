@@ -117,7 +117,7 @@ class SourceConnections:
     """A few connections to one database, each asked by one thread at a time, at no more than a pace."""
 
     def __init__(self, database: Database, options: ReconcileOptions) -> None:
-        self._database = database
+        self.database = database
         self._options = options
         self._free: LifoQueue[tuple[ExitStack, SourceDialect, Any]] = LifoQueue()
         self._lock = threading.Lock()
@@ -135,7 +135,7 @@ class SourceConnections:
             stack, dialect, connection = self._free.get_nowait()
         except Empty:
             stack = ExitStack()
-            dialect, connection = stack.enter_context(connected(self._database))
+            dialect, connection = stack.enter_context(connected(self.database))
         with stack:  # turns the client's own errors into a sentence
             yield dialect, connection
             self._free.put((stack.pop_all(), dialect, connection))
@@ -260,7 +260,10 @@ class SourceSide:
 
     def is_settled(self, seconds: float) -> bool:
         """Wait until all that the stream may have delivered is seen here; False if it is not in time."""
-        return self.asking.again(lambda dialect, connection: is_settled(dialect, connection, seconds))
+        database = self.asking.database
+        return self.asking.again(
+            lambda dialect, connection: is_settled(database, dialect, connection, seconds)
+        )
 
     def unchanged(self) -> None:
         """Complain of columns that are not what they were."""

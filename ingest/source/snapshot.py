@@ -23,6 +23,7 @@ import orjson
 from ingest import types
 from ingest.change import TableId
 from ingest.config import Pipeline, Source, TableRule
+from ingest.config.entries import Database
 from ingest.errors import IngestError, command, counted
 from ingest.formats import ingest_snapshot
 from ingest.lake.snapshots import folder
@@ -35,6 +36,7 @@ from ingest.source.database import (
     connected,
     named,
     no_table,
+    primary_of,
 )
 from ingest.source.database import clock as clock_of
 from ingest.source.place import KnownTable, SnapshotPlace, after, known, number_after
@@ -168,12 +170,12 @@ def _begun(
         if (waiting := _waiting(pipeline, source, table, where, progress)) is not None:
             return TableReading(source, table, *waiting)
         place = place_of(pipeline, source, wanted, known_now)
-        wait_for_open_transactions(dialect, connection, wanted)
-        if dialect.is_replica(connection):
+        wait_for_open_transactions(source.database, dialect, connection, wanted)
+        if not source.database.primary and dialect.is_replica(connection):
             progress.warnings.append(
                 f"The database of source {source.name} is a replica: if it lags behind the stream, rows that are older than "
-                "changes which have landed win over these. Name the primary under `database:`, or let the replica catch up "
-                "with the stream first."
+                "changes which have landed win over these. Write where its primary is under `database:` "
+                "(`primary: ...`), and reading waits until the replica has what the stream has."
             )
         cut = list(bounds(dialect, connection, table, where, size))
     plan = SnapshotPlan(wanted, where, table.shape, table.keys, place, cut)
@@ -288,19 +290,41 @@ _NUMBERS = frozenset(
 )
 
 
-def wait_for_open_transactions(dialect: SourceDialect, connection: Any, table: TableId) -> None:
-    """Wait until what was open when the place was chosen is over."""
-    if not is_settled(dialect, connection, _WAIT_SECONDS):
+def wait_for_open_transactions(
+    database: Database, dialect: SourceDialect, connection: Any, table: TableId
+) -> None:
+    """Wait until what was open when the place was chosen is over, and a replica has it."""
+    if not is_settled(database, dialect, connection, _WAIT_SECONDS):
+        lag = (
+            f"or the replica under `database:` has not come to where its primary was {_WAIT_SECONDS:.0f} seconds ago: "
+            "let it catch up, or "
+            if database.primary
+            else ""
+        )
         raise IngestError(
-            f"A transaction in the source has been open for {_WAIT_SECONDS:.0f} seconds, and its changes may be of {table}: "
-            "end it (pg_stat_activity shows it, or pg_prepared_xacts; in MySQL information_schema.innodb_trx), then run the same "
-            "command again."
+            f"A transaction in the source has been open for {_WAIT_SECONDS:.0f} seconds, and its changes may be of {table}; "
+            f"{lag}end it (pg_stat_activity shows it, or pg_prepared_xacts; in MySQL information_schema.innodb_trx), then run "
+            "the same command again."
         )
 
 
-def is_settled(dialect: SourceDialect, connection: Any, seconds: float) -> bool:
+def is_settled(database: Database, dialect: SourceDialect, connection: Any, seconds: float) -> bool:
     """Wait until all that a stream may have delivered is seen by a SELECT; False if it is not in time."""
-    mark, until = dialect.settled(connection, ""), time.monotonic() + seconds
+    until = time.monotonic() + seconds
+    if not database.primary:
+        return _is_over(dialect, connection, until)
+    with connected(primary_of(database)) as (_, primary):
+        if not _is_over(dialect, primary, until):
+            return False
+        position = dialect.position(primary)
+    while not (is_applied := dialect.has_applied(connection, position)) and time.monotonic() <= until:
+        time.sleep(_LOOK_SECONDS)
+    return is_applied
+
+
+def _is_over(dialect: SourceDialect, connection: Any, until: float) -> bool:
+    """Wait until the transactions that are open now are over; False if they are not in time."""
+    mark = dialect.settled(connection, "")
     while mark and time.monotonic() <= until:
         time.sleep(_LOOK_SECONDS)
         mark = dialect.settled(connection, mark)

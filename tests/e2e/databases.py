@@ -26,7 +26,7 @@ socket={home}/socket
 pid-file={home}/pid
 port={port}
 bind-address=127.0.0.1
-server-id=7
+server-id={server}
 version=5.7.19-log
 log-bin=bin
 binlog-format=ROW
@@ -137,10 +137,11 @@ class MariaDB(Database):
     """MariaDB that calls itself MySQL 5.7, as Debezium's MySQL connector wants it."""
 
     user = "mysql"
+    server = 7
 
     def prepare(self) -> None:
         """A server without a root password and with the capture's user."""
-        self._write("my.cnf", _MARIADB.format(home=self.home, port=self.port))
+        self._write("my.cnf", _MARIADB.format(home=self.home, port=self.port, server=self.server))
         self._write("init.sql", _MARIADB_USER)
         install = _found("mariadb-server", "mariadb-install-db")
         settings = f"--defaults-file={self.home}/my.cnf"
@@ -159,6 +160,47 @@ class MariaDB(Database):
             host="127.0.0.1", port=self.port, user=USER, password=PASSWORD, database="garden",
             charset="utf8mb4", init_command="SET time_zone = '+00:00'",
         )  # fmt: skip
+
+
+class Replica(MariaDB):
+    """A MariaDB that follows another one."""
+
+    server = 8
+
+    def __init__(self, primary: Database) -> None:
+        super().__init__()
+        self.primary = primary
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.execute(
+            f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {self.primary.port}, MASTER_USER = '{USER}', "
+            f"MASTER_PASSWORD = '{PASSWORD}', MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1",
+            "SET GLOBAL read_only = ON", "START SLAVE",
+        )  # fmt: skip
+        return self
+
+    def execute(self, *statements: str) -> None:
+        """Statements of its operator."""
+        with self.connect() as connection, connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+    def acknowledge(self, whether: str) -> None:
+        """Whether the primary's commits may go on as soon as they are received here: ON or OFF."""
+        self.execute(
+            f"SET GLOBAL rpl_semi_sync_slave_enabled = {whether}",
+            "STOP SLAVE IO_THREAD",
+            "START SLAVE IO_THREAD",
+        )
+
+    def pause(self) -> None:
+        """Receive what the primary commits, and apply nothing of it."""
+        self.execute("STOP SLAVE SQL_THREAD")
+
+    def resume(self) -> None:
+        """Apply what has been received."""
+        self.execute("START SLAVE SQL_THREAD")
 
 
 class PostgreSQL(Database):
@@ -192,3 +234,30 @@ class PostgreSQL(Database):
     def _binary(self, name: str) -> str:
         installed = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda each: -int(each.parent.name))
         return _found("postgresql", name, *map(str, installed))
+
+
+class Standby(PostgreSQL):
+    """A physical standby of another PostgreSQL, which its queries see as far as it has replayed the log."""
+
+    def __init__(self, primary: PostgreSQL) -> None:
+        super().__init__()
+        self.primary = primary
+
+    def prepare(self) -> None:
+        """A copy of the primary as it is."""
+        address = f"host=127.0.0.1 port={self.primary.port} user={USER}"
+        self._run(
+            self._binary("pg_basebackup"), "-D", f"{self.home}/data", "-d", address, "-R", "-c", "fast", "--no-sync"
+        )  # fmt: skip
+        with (self.home / "data" / "postgresql.conf").open("a") as settings:
+            settings.write(f"port = {self.port}\n")
+
+    def pause(self) -> None:
+        """Receive the log, and replay nothing of it."""
+        with self.connect() as connection:
+            connection.execute("SELECT pg_wal_replay_pause()")
+
+    def resume(self) -> None:
+        """Replay what has been received."""
+        with self.connect() as connection:
+            connection.execute("SELECT pg_wal_replay_resume()")

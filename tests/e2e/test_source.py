@@ -47,9 +47,7 @@ class Garden:
         self.node = node
         self.mysql = isinstance(node, MariaDB)
         self.database = "garden" if self.mysql else "public"
-        where = (
-            f"mysql://127.0.0.1:{node.port}" if self.mysql else f"postgresql://127.0.0.1:{node.port}/postgres"
-        )
+        where = self.address(node)
         self.file = folder / "shop.yaml"
         self.file.write_text(
             "pipeline: shop\nlake: ./lake\nengine: auto\nsources:\n"
@@ -57,6 +55,11 @@ class Garden:
             f"password: {PASSWORD}}}}}\n",
             "utf-8",
         )
+
+    def address(self, node: Database) -> str:
+        """What a pipeline file calls a database of this one's kind."""
+        where = f"127.0.0.1:{node.port}"
+        return f"mysql://{where}" if self.mysql else f"postgresql://{where}/postgres"
 
     def execute(self, *statements: str) -> None:
         """Statements, each committed."""

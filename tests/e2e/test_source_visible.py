@@ -5,57 +5,90 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pyarrow as pa
+import pymysql
 import pytest
 
 from ingest.errors import IngestError
 from ingest.source import reconcile as comparing
 from ingest.source import sides, snapshot
-from tests.e2e.databases import USER, Database, MariaDB, PostgreSQL
+from tests.e2e.databases import USER, Database, MariaDB, PostgreSQL, Replica, Standby
 from tests.e2e.services import Missing
 from tests.e2e.test_reconcile import compare, lake, table_of
 from tests.e2e.test_source import Garden
 from tests.source import made
 
-Unseen = Callable[[Garden], AbstractContextManager[threading.Event]]
+
+class Shed(Garden):
+    """A pipeline over a table with one row; its database may be a replica, whose primary gets all statements."""
+
+    def __init__(self, node: Database, folder: Path) -> None:
+        super().__init__(node, folder)
+        self.replica = node if isinstance(node, Replica | Standby) else None
+        if self.replica:
+            self.name_primary(self.replica.primary)
+        self.execute(
+            "DROP TABLE IF EXISTS slow",
+            "CREATE TABLE slow (id int primary key, v varchar(9))",
+            "INSERT INTO slow VALUES (1, 'old')",
+        )
+        until = time.monotonic() + 30
+        while self.shown() != ["old"]:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+
+    def name_primary(self, primary: Database) -> None:
+        """Say in the pipeline file whose replica the database is."""
+        text, address = self.file.read_text("utf-8"), self.address(primary)
+        self.file.write_text(text.replace("user: capture", f"primary: '{address}', user: capture"), "utf-8")
+
+    def execute(self, *statements: str) -> None:
+        """Statements, each committed by the primary."""
+        node = self.node
+        self.node = self.replica.primary if self.replica else node
+        try:
+            super().execute(*statements)
+        finally:
+            self.node = node
+
+    def shown(self) -> list[str]:
+        """The rows that a SELECT shows; none where the table is not there yet."""
+        try:
+            return [v for (v,) in self.rows("SELECT v FROM slow")]
+        except (pymysql.Error, psycopg.Error):
+            return []
+
+
+Unseen = Callable[[Shed], AbstractContextManager[threading.Event]]
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Callable[[type[Database]], Database]]:
-    """One database of a kind, whose settings the tests change."""
+    """One database of a kind, whose settings the tests change; a replica follows the one of its kind."""
     with ExitStack() as ends:
 
         @cache
         def started(kind: type[Database]) -> Database:
+            primary = {Replica: MariaDB, Standby: PostgreSQL}.get(kind)
             try:
-                return ends.enter_context(kind())
+                node = kind(started(primary)) if primary else kind()  # type: ignore[call-arg]
+                return ends.enter_context(node)
             except Missing as error:
                 pytest.skip(str(error))
 
         yield started
 
 
-def planted(node: Database, folder: Path) -> Garden:
-    """A table with one row."""
-    garden = Garden(node, folder)
-    garden.execute(
-        "DROP TABLE IF EXISTS slow",
-        "CREATE TABLE slow (id int primary key, v varchar(9))",
-        "INSERT INTO slow VALUES (1, 'old')",
-    )
-    return garden
-
-
 @pytest.fixture
-def garden(server: Callable[[type[Database]], Database], tmp_path: Path) -> Garden:
+def garden(server: Callable[[type[Database]], Database], tmp_path: Path) -> Shed:
     """A table of MariaDB."""
-    return planted(server(MariaDB), tmp_path)
+    return Shed(server(MariaDB), tmp_path)
 
 
 @contextmanager
@@ -77,7 +110,7 @@ def released_by(act: Callable[[], object]) -> Iterator[threading.Event]:
 
 
 @contextmanager
-def waiting_commit(garden: Garden, is_there: str, act: Callable[[], object]) -> Iterator[threading.Event]:
+def waiting_commit(garden: Shed, is_there: str, act: Callable[[], object]) -> Iterator[threading.Event]:
     """The row's change is committed and no SELECT sees it until ``act``; ``is_there`` is a query that shows the waiting."""
     writer = threading.Thread(target=garden.execute, args=("UPDATE slow SET v = 'new'",))
     writer.start()
@@ -93,7 +126,7 @@ def waiting_commit(garden: Garden, is_there: str, act: Callable[[], object]) -> 
 
 
 @contextmanager
-def semi_synchronous(garden: Garden) -> Iterator[threading.Event]:
+def semi_synchronous(garden: Shed) -> Iterator[threading.Event]:
     """No replica of MariaDB has acknowledged the change, which is in the log."""
     garden.execute(
         "SET GLOBAL rpl_semi_sync_master_timeout = 240000", "SET GLOBAL rpl_semi_sync_master_wait_point = 'AFTER_SYNC'",
@@ -107,7 +140,7 @@ def semi_synchronous(garden: Garden) -> Iterator[threading.Event]:
 
 
 @contextmanager
-def synchronous(garden: Garden) -> Iterator[threading.Event]:
+def synchronous(garden: Shed) -> Iterator[threading.Event]:
     """No standby of PostgreSQL has the change, which logical decoding delivers."""
 
     def standby(name: str) -> None:
@@ -129,7 +162,7 @@ def synchronous(garden: Garden) -> Iterator[threading.Event]:
 
 
 @contextmanager
-def opened(garden: Garden) -> Iterator[threading.Event]:
+def opened(garden: Shed) -> Iterator[threading.Event]:
     """A transaction has the newest number of all, and its changes are in the log before its commit."""
     with garden.node.connect() as connection:
         connection.execute("UPDATE slow SET v = 'new'")
@@ -138,7 +171,7 @@ def opened(garden: Garden) -> Iterator[threading.Event]:
 
 
 @contextmanager
-def prepared(garden: Garden) -> Iterator[threading.Event]:
+def prepared(garden: Shed) -> Iterator[threading.Event]:
     """A transaction of two phases is in the log, and no session has it any more."""
     with garden.node.connect() as connection:
         connection.autocommit = True
@@ -151,36 +184,65 @@ def prepared(garden: Garden) -> Iterator[threading.Event]:
             yield released
 
 
-UNSEEN: dict[Unseen, type[Database]] = {
-    semi_synchronous: MariaDB, synchronous: PostgreSQL, opened: PostgreSQL, prepared: PostgreSQL,
-}  # fmt: skip
+@contextmanager
+def lagging(garden: Shed) -> Iterator[threading.Event]:
+    """The database that is read is a replica, which has received the change and not applied it."""
+    assert isinstance(garden.node, Replica | Standby)
+    garden.node.pause()
+    garden.execute("UPDATE slow SET v = 'new'")
+    with released_by(garden.node.resume) as released:
+        yield released
 
 
-@pytest.fixture(params=UNSEEN, ids=lambda way: way.__name__)
+@contextmanager
+def acknowledged(garden: Shed) -> Iterator[threading.Event]:
+    """Likewise, and the commit has waited for the replica: what waits for none any more may still be unseen there."""
+    assert isinstance(garden.node, Replica)
+    with closing(garden.node.primary.connect()) as primary, primary.cursor() as cursor:
+        cursor.execute("SET GLOBAL rpl_semi_sync_master_wait_point = 'AFTER_SYNC'")
+        cursor.execute("SET GLOBAL rpl_semi_sync_master_enabled = ON")
+        garden.node.acknowledge("ON")
+        with lagging(garden) as released:
+            cursor.execute("SHOW GLOBAL STATUS LIKE 'rpl_semi_sync_master_yes_tx'")
+            assert "0" != cursor.fetchone()[1]
+            yield released
+        cursor.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+        garden.node.acknowledge("OFF")
+
+
+UNSEEN: list[tuple[type[Database], Unseen]] = [
+    (MariaDB, semi_synchronous), (Replica, lagging), (Replica, acknowledged),
+    (PostgreSQL, synchronous), (PostgreSQL, opened), (PostgreSQL, prepared), (Standby, lagging),
+]  # fmt: skip
+
+
+@pytest.fixture(params=UNSEEN, ids=lambda way: f"{way[0].__name__}-{way[1].__name__}")
 def unseen(
     request: pytest.FixtureRequest, server: Callable[[type[Database]], Database], tmp_path: Path
-) -> tuple[Garden, Unseen]:
+) -> tuple[Shed, Unseen]:
     """A table, and a way in which a change of its row may be in the log while no SELECT sees it."""
-    return planted(server(UNSEEN[request.param]), tmp_path), request.param
+    kind, way = request.param
+    return Shed(server(kind), tmp_path), way
 
 
-def test_rows_are_read_when_the_commits_before_them_are_seen(unseen: tuple[Garden, Unseen]) -> None:
+def test_rows_are_read_when_the_commits_before_them_are_seen(unseen: tuple[Shed, Unseen]) -> None:
     """The old row would stand over the change that the stream had delivered before, for ever.
 
     And looks that follow each other too fast are answered from the server's cache, so the end was not seen for minutes.
     """
     garden, way = unseen
     with way(garden) as released:
-        assert [("old",)] == garden.rows("SELECT v FROM slow")
+        assert ["old"] == garden.shown()
         threading.Timer(1.0, released.set).start()
         began = time.monotonic()
-        garden.read("slow")
+        done = garden.read("slow")
         assert time.monotonic() - began < 20
     assert ["new"] == [row["v"] for row in garden.images("slow")]
+    assert [] == done.warnings
 
 
 def test_a_row_that_only_the_stream_shows_is_not_judged(
-    unseen: tuple[Garden, Unseen], monkeypatch: pytest.MonkeyPatch
+    unseen: tuple[Shed, Unseen], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The repair of a right row would write the old one over it."""
     garden, way = unseen
@@ -192,11 +254,11 @@ def test_a_row_that_only_the_stream_shows_is_not_judged(
         assert (False, 1, True) == (done.differs, done.waiting, done.open_long)
         monkeypatch.setattr(comparing, "_OPEN_SECONDS", 30.0)
 
-        def acknowledged(*given: Any) -> bool:
+        def looked(*given: Any) -> bool:
             released.set()  # between the two looks
             return snapshot.is_settled(*given)
 
-        monkeypatch.setattr(sides, "is_settled", acknowledged)
+        monkeypatch.setattr(sides, "is_settled", looked)
         done = compare(garden, "slow")
         assert (False, 0, 1) == (done.differs, done.waiting, done.on_the_way)
     assert not compare(garden, "slow").differs
@@ -206,7 +268,7 @@ def test_transactions_of_another_database_are_not_waited_for(
     server: Callable[[type[Database]], Database], tmp_path: Path
 ) -> None:
     """They cannot be of the table, and one that is open for an hour would let no table be read."""
-    garden = planted(server(PostgreSQL), tmp_path)
+    garden = Shed(server(PostgreSQL), tmp_path)
     with garden.node.connect() as connection:
         connection.autocommit = True
         connection.execute("DROP DATABASE IF EXISTS far")
@@ -218,7 +280,7 @@ def test_transactions_of_another_database_are_not_waited_for(
         assert time.monotonic() - began < 20
 
 
-def test_a_user_who_may_not_see_open_transactions_is_told_what_to_grant(garden: Garden) -> None:
+def test_a_user_who_may_not_see_open_transactions_is_told_what_to_grant(garden: Shed) -> None:
     """Without the right nothing says when a row may be read, and guessing loses changes."""
     garden.execute(
         "CREATE OR REPLACE USER plain@'127.0.0.1'", "GRANT SELECT ON garden.* TO plain@'127.0.0.1'"
@@ -238,7 +300,7 @@ def test_a_user_who_may_not_see_open_transactions_is_told_what_to_grant(garden: 
         garden.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
 
 
-def test_a_server_that_takes_no_writes_is_a_replica(garden: Garden) -> None:
+def test_a_server_that_takes_no_writes_is_a_replica(garden: Shed) -> None:
     """Its rows may be older than the changes of the stream."""
     garden.execute("SET GLOBAL read_only = ON")
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pymysql
@@ -77,3 +78,43 @@ def test_a_missing_right_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mysql, "values", Answers(settings("source", "AFTER_SYNC"), refused).values)
     with pytest.raises(IngestError, match=r"GRANT PROCESS ON \*\.\*"):
         mysql.settled(None, "")
+
+
+@pytest.mark.parametrize(
+    ("variables", "asked"),
+    [
+        ({"gtid_binlog_pos": "0-7-5,1-3-9", "gtid_slave_pos": ""}, "MASTER_GTID_WAIT('0-7-5,1-3-9', 0) = 0"),
+        ({"gtid_executed": "a-b:1-5", "gtid_mode": "ON"}, "GTID_SUBSET('a-b:1-5', @@GLOBAL.gtid_executed) = 1"),
+        ({"gtid_executed": "", "gtid_mode": "OFF"}, ""),
+    ],
+    ids=["mariadb", "mysql", "without"],
+)  # fmt: skip
+def test_a_replica_is_asked_in_its_own_way_what_it_has_applied(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], asked: str
+) -> None:
+    """A place in the log that nothing compares would let old rows in."""
+
+    def values(_connection: Any, query: str) -> list[tuple[Any, ...]]:
+        return list(variables.items()) if query.startswith("SHOW") else [(str(int(asked in query)),)]
+
+    monkeypatch.setattr(mysql, "values", values)
+    if not asked:
+        with pytest.raises(IngestError, match="no GTIDs"):
+            mysql.position(None)
+        return
+    assert mysql.has_applied(None, mysql.position(None))
+
+
+@pytest.mark.parametrize("url", ["mysql://db:3306", "oracle://db:1521/shop"])
+def test_a_primary_is_of_its_replicas_kind(bins: Bins, url: str) -> None:
+    """The place in another database's log says nothing of the replica's."""
+    primary = "postgresql://db:5432/shop" if "mysql" in url else "oracle://other:1521/shop"
+    text = re.sub(
+        r"database: \{url: [^,}]*",
+        f"database: {{url: '{url}', primary: '{primary}'",
+        bins.file.read_text("utf-8"),
+    )
+    assert primary in text
+    bins.file.write_text(text, "utf-8")
+    with pytest.raises(IngestError, match="primary: and url: are both addresses"):
+        load(bins.file)
