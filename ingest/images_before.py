@@ -34,7 +34,7 @@ from ingest.fold import (
     key_of_change,
     steps,
 )
-from ingest.order import Order
+from ingest.order import Order, number_of
 from ingest.values.same_value import same_value
 
 
@@ -134,7 +134,9 @@ class Chain:
     logical: Mapping[str, str] = field(default_factory=dict)
     images: ImagesBefore = WHOLE
     _said: set[Hashable] = field(default_factory=set)  # identities of the changes before this one
-    _loaded: set[Key] = field(default_factory=set)  # keys whose rows were read at no place among the changes
+    _loaded: set[Key] = field(
+        default_factory=set
+    )  # keys that were read at no place among the changes, or after it
     _last: dict[Key, Order] = field(default_factory=dict)  # the place of each key's last change
     _tells: bool = False  # the last update's image before had more than its key
     _open: set[tuple[Key, str]] = field(
@@ -225,8 +227,10 @@ class Chain:
         order, change = event
         if change.op is Op.UPDATE:
             self._tells = not change.old_cells.keys() <= set(self.table.keys)
-        # a row of a load that was not read at a place among the changes
-        loads = is_loaded(order, change) and not (order.phase and order.sequence)
+        # a row of a load that was not read at a place among the changes, or that was read, or was gone, later than its place
+        number = number_of(order)
+        is_read = number is not None and number != order.arrival[0]
+        loads = is_read or (is_loaded(order, change) and not (order.phase and order.sequence))
         for step in done:
             self._last[step.key] = order
             if self._open:

@@ -15,6 +15,9 @@ from typing import NamedTuple
 
 from ingest.change import Change, ChangeColumns
 
+RANK = (
+    2**31 - 1
+)  # of the source, in the arrival of rows that this product has read or carried over: after all that a batch holds
 AFTER_ITS_ROW = 2  # the half of a table event without a position, which is placed by the row before it
 
 
@@ -37,6 +40,14 @@ class Order(NamedTuple):
     half: int
     arrival: tuple[int, ...]
     row: int
+
+
+def number_of(order: Order) -> int | None:
+    """The number of the snapshot to which a place belongs, as a row or an end mark of it; None for the stream's.
+
+    It is higher than that of the last batch before; rows that are carried over have that of their batch.
+    """
+    return order.arrival[2] if len(order.arrival) > 2 and order.arrival[1] == RANK else None
 
 
 def number_key(n: int) -> str:

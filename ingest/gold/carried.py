@@ -39,11 +39,11 @@ from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
 from ingest.lake.resolve import renamed_into
 from ingest.lake.schemas import DDL
-from ingest.lake.snapshots import CARRIED_FOLDER, CARRIED_SQL, RANK, read_sql
+from ingest.lake.snapshots import CARRIED_FOLDER, CARRIED_SQL, read_sql
 from ingest.lake.stamps import change_of
 from ingest.lake.tables import Row as SilverRow
 from ingest.lake.tables import Tables
-from ingest.order import arrival_key, arrival_sql, carried_to, is_weak, loaded_sql, order_key, order_of
+from ingest.order import RANK, arrival_key, arrival_sql, carried_to, is_weak, loaded_sql, order_key, order_of
 
 AT_ONCE = 500_000  # changes that are folded together; of more, each key's by themselves
 # The most changes of a table: what they leave is held in the memory of the run's process, about a kilobyte each.

@@ -7,15 +7,6 @@ from pathlib import Path
 
 from ingest.config import Pipeline, Source
 from ingest.formats import ingest_snapshot
-from ingest.order import Order
-
-RANK = 2**31 - 1
-"""The rank of the source in the arrival of rows that were read: after all that a batch holds."""
-
-
-def number_of(order: Order) -> int | None:
-    """The number of the snapshot to which a place belongs, as a row or an end mark of it; None for the stream's."""
-    return order.arrival[2] if len(order.arrival) > 2 and order.arrival[1] == RANK else None
 
 
 def read_sql() -> str:

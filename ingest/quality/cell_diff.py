@@ -32,9 +32,8 @@ from ingest.fold import (
 )
 from ingest.lake.conditions import met_by_texts, values_by_texts
 from ingest.lake.mirrors import Mirror, Shard
-from ingest.lake.snapshots import number_of
 from ingest.lake.stamps import change_of
-from ingest.order import Order, order_of
+from ingest.order import Order, number_of, order_of
 from ingest.quality.cell_values import of_column, of_text, shown, text_of
 from ingest.quality.subjects import NOTHING_CUT, Cut
 

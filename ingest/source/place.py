@@ -21,9 +21,8 @@ from ingest.formats import ingest_snapshot
 from ingest.lake import duck, mirrors
 from ingest.lake.books import merged_columns
 from ingest.lake.json_cells import object_in
-from ingest.lake.snapshots import RANK, number_of
 from ingest.lake.tables import LakeReader
-from ingest.order import Order, order_of
+from ingest.order import RANK, Order, number_of, order_of
 
 HALF = 3  # of rows that were read: no stream uses it, so a position that ends in their number is known by it
 _END = 2  # the half of an end mark, before its rows

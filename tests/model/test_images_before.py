@@ -15,7 +15,7 @@ import pytest
 from ingest.change import Change, Op
 from ingest.fold import Placed, SchemaStep, Table
 from ingest.images_before import WHOLE, Chain, Excuse, ImagesBefore, Link
-from ingest.order import Order
+from ingest.order import RANK, Order
 from ingest.values.same_value import same_value
 from tests.model.checks import CAPTURES, Capture
 from tests.model.planting import FAULTS, planted
@@ -211,6 +211,31 @@ def test_a_loaded_row_excuses_only_its_first_change() -> None:
     found = links(load, placed(Op.UPDATE, 2, "a", "b"), placed(Op.UPDATE, 4, "x", "y"))
     assert [Excuse.LOADED, None] == [link.excuse for link in found]
     assert [False, True] == [link.is_broken for link in found]
+
+
+def read(op: Op, value: str = "", *, number: int = 8) -> Placed:
+    """A row, or the end, of a snapshot whose place is right after position 1."""
+    event = placed(op, 1, after=value)
+    arrival = (7, RANK, number, int(op is Op.READ), 0)
+    return event._replace(order=event.order._replace(sequence=(1, number), half=3, arrival=arrival))
+
+
+def test_a_row_that_was_read_after_its_place_excuses_only_its_first_change() -> None:
+    """A change between the place and the reading is in the row already, and the stream brings it once more."""
+    later = placed(Op.UPDATE, 2, "a", "b"), placed(Op.UPDATE, 4, "x", "y")
+    found = links(placed(Op.INSERT, 1, after="a"), read(Op.TRUNCATE), read(Op.READ, "b"), *later)
+    assert [Excuse.LOADED, None] == [link.excuse for link in found]
+    assert [False, True] == [link.is_broken for link in found]
+    carried = links(
+        placed(Op.INSERT, 1, after="a"), read(Op.READ, "b", number=7), *later
+    )  # has nothing in between
+    assert [True, True] == [link.is_broken for link in carried]
+
+
+def test_a_row_that_was_gone_when_it_was_to_be_read_excuses_its_delete() -> None:
+    """The reading has removed what the stream says is deleted after the place."""
+    found = links(placed(Op.INSERT, 1, after="a"), read(Op.TRUNCATE), placed(Op.DELETE, 2, "a"))
+    assert [Excuse.LOADED] == [link.excuse for link in found]
 
 
 def test_nothing_is_said_of_a_row_that_no_message_has_shown() -> None:

@@ -25,6 +25,7 @@ from ingest.cli.app import app
 from ingest.config import load
 from ingest.erase import plan as planning
 from ingest.erase import remove
+from ingest.erase.plan import Texts
 from ingest.erase.search import search
 from ingest.gold import evidence
 from ingest.lake.lake import Lake
@@ -279,15 +280,19 @@ class PlantedLake:
 
     def erased(self) -> Searched:
         """Run it, erase some rows at once, and search every file; then send their old messages again."""
-        ends: dict[Row, Image] = {}
+        ends: dict[Row, Texts] = {}
+        keys: dict[Row, set[Texts]] = {}  # all that a row had: a mirror may keep it as deleted under each
         for event, numbers in zip(self.truth.events, self.rows_of, strict=True):
-            for number, image in zip(sorted(numbers), (event.before or event.row, event.row), strict=False):
-                ends[number] = event.row if len(numbers) == 1 else image
+            images = [_key(image) for image in (event.before or event.row, event.row)] if numbers else []
+            for number, key in zip(sorted(numbers), images, strict=False):
+                ends[number] = images[1] if len(numbers) == 1 else key
+                keys.setdefault(number, set()).update(images if len(numbers) == 1 else [key])
         victims = set(self.random.sample(sorted(ends), -(-len(ends) * 2 // 3)))
         others = [one for numbers, one in self.sent if not numbers & victims]
         self.run(self.random.sample(others, min(4, len(others))))
         wrong = self._states()
-        keys = {number: tuple(str(ends[number][name]) for name in KEYS) for number in ends}
+        gone = {key for number in victims for key in keys[number]}
+        gone -= {key for number, key in ends.items() if number not in victims}
         wanted = sorted({one for number in victims for one in self.planter.texts[number]})
         held = search(self.folder / "lake", wanted)
         if not held.hits:
@@ -296,18 +301,16 @@ class PlantedLake:
         self._leave()
         lake = self.lake
         erasure = planning.plan(
-            lake, str(self.table), [keys[number] for number in victims], "asked", now=True
+            lake, str(self.table), [ends[number] for number in victims], "asked", now=True
         )
         remove.erase(lake, erasure)
         found = search(self.folder / "lake", wanted)
         wrong += [f"{hit.file} {hit.column}: {wanted[hit.number - 1]}" for hit in found.hits]
-        wrong += self._kept(before, {keys[number] for number in victims}, "after the erasure")
+        wrong += self._kept(before, gone, "after the erasure")
         if not self.loss.order:
             mine = [one for numbers, one in self.sent if numbers & victims]
             self.deliver(mine)
-            wrong += self._states() + self._kept(
-                before, {keys[number] for number in victims}, "after old messages came again"
-            )
+            wrong += self._states() + self._kept(before, gone, "after old messages came again")
         return self._searched(wanted, found, wrong)
 
     def _kept(self, before: list[dict[str, Any]], gone: set[tuple[str, ...]], when: str) -> list[str]:
@@ -319,6 +322,10 @@ class PlantedLake:
         found = sorted(map(repr, self.mirror()))
         lost = [f"{when} a row is lost: {one}" for one in wanted if one not in found]
         return lost + [f"{when} a row is there: {one}" for one in found if one not in wanted]
+
+
+def _key(image: Image) -> Texts:
+    return tuple(str(image[name]) for name in KEYS)
 
 
 def masked(seed: int) -> Searched:
