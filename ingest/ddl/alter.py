@@ -105,17 +105,17 @@ def _in_force(clauses: list[Sequence[Effect]]) -> list[Effect]:
     """The effects in the order in which one statement's clauses come into force, whatever order they are written in.
 
     All clauses use the names from before the statement: what goes goes first, then what is changed under its old
-    name, then come the renames, which apply at once, then all else.
+    name, then come the renames, which apply at once, then all else, and last the table's own new name.
     """
     renames = [one for clause in clauses for one in clause if one.action == "rename_column"]
-    ranked: list[list[Effect]] = [[], [], [], []]
+    ranked: list[list[Effect]] = [[], [], [], [], []]
     for clause in clauses:
         renamed = any(one.action == "rename_column" for one in clause)
         for one in clause:
             if one.action != "rename_column":
                 ranked[3 if renamed else _RANKS.get(one.action, 3)].append(one)
-    gone_key, gone, changed, rest = ranked
-    return [*gone_key, *gone, *changed, *_one_by_one(renames), *rest]
+    gone_key, gone, changed, rest, renamed_table = ranked
+    return [*gone_key, *gone, *changed, *_one_by_one(renames), *rest, *renamed_table]
 
 
 def _with_other_defaults(effects: list[Effect]) -> list[Effect]:
@@ -137,7 +137,7 @@ def _with_other_defaults(effects: list[Effect]) -> list[Effect]:
     ]
 
 
-_RANKS = {"drop_primary_key": 0, "drop_column": 1, "default_charset": 1, "modify_column": 2}
+_RANKS = {"drop_primary_key": 0, "drop_column": 1, "default_charset": 1, "modify_column": 2, "rename_table": 4}
 
 
 def _one_by_one(renames: list[Effect]) -> list[Effect]:

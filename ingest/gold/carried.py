@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, groupby
+from itertools import chain, groupby, takewhile
 from typing import Any
 
 import orjson
@@ -37,7 +37,7 @@ from ingest.lake.json_cells import list_in, object_in
 from ingest.lake.logged_statements import Statement
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
-from ingest.lake.resolve import renamed_into
+from ingest.lake.resolve import LEAVES_NAME, renamed_into
 from ingest.lake.schemas import DDL
 from ingest.lake.snapshots import CARRIED_FOLDER, CARRIED_SQL, read_sql
 from ingest.lake.stamps import change_of
@@ -472,18 +472,23 @@ def _told(lake: Tables, move: Move, where: str) -> _Told:
 
 
 def _spoken(ledger: Ledger, move: Move) -> Iterator[Statement]:
-    """The statements on the table, under whatever name it had, as statements on its new one."""
+    """The statements on the table, under whatever name it had, as statements on its new one.
+
+    The statement that ends a name may change the table before (``ALTER TABLE a ADD c INT DEFAULT 1, RENAME TO b``).
+    """
     for tenure in move.rows.tenures:
         for statement in ledger.statements:
-            inside = tenure.low <= statement.order < tenure.high
+            inside = tenure.low <= statement.order <= tenure.high
             is_of_lane = statement.source == move.statement.source and statement.decided != DISMISS
             if not is_of_lane or not inside:
                 continue
+            of_table = [effect for effect in statement.effects if effect.table == tenure.table]
+            if statement.order == tenure.high:
+                of_table = [*takewhile(lambda effect: effect.action not in LEAVES_NAME, of_table)]
             effects = tuple(
                 replace(effect, table=move.table)
-                for effect in statement.effects
-                if effect.table == tenure.table
-                and effect.action not in ("rename_table", "swap_table", "drop_table")
+                for effect in of_table
+                if effect.action not in (*LEAVES_NAME, "swap_table")
             )
             if effects or (statement.kind == "unknown" and tenure.table in statement.tables):
                 yield replace(statement, effects=effects, table=move.table, first=None, since="")

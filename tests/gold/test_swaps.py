@@ -296,6 +296,28 @@ def test_columns_and_key_of_the_new_table(tmp_path: Path) -> None:
     assert [] == complaints(yard)
 
 
+CHANGED_AND_RENAMED = {
+    "a new column": ("ADD m INT DEFAULT 4, RENAME TO annex", {"m": "9"}, {"n": 7, "m": 4}),
+    "the new name first": ("RENAME annex, ADD m INT DEFAULT 4", {"m": "9"}, {"n": 7, "m": 4}),
+    "another column's name": ("RENAME AS annex, CHANGE n m INT", {"n": None, "m": "9"}, {"n": None, "m": 7}),
+}
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("name", CHANGED_AND_RENAMED)
+def test_a_statement_that_changes_a_table_and_its_name(tmp_path: Path, name: str, *, cut: bool) -> None:
+    """The rows that stood went over as they were before the statement, without a word."""
+    clauses, cells, stood = CHANGED_AND_RENAMED[name]
+    given = {column: cell for column, cell in ({"n": "8"} | cells).items() if cell is not None}
+    later = changed("INSERT", "annex", 30, ["id"], id="2", **given)
+    yard = yard_of(tmp_path)
+    script = [created("hall", 1), row("hall", 10, 1), said(20, f"ALTER TABLE hall {clauses}"), later]
+    assert {} == play(yard, script, cut=cut)
+    [first] = yard.lake().ask_mirror("mirrors/yard/annex", "SELECT * FROM {mirror} WHERE id = 1")
+    assert {"id": 1, **stood} == first
+    assert [] == complaints(yard)
+
+
 def test_equal_rows_of_a_table_without_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Equal rows in two messages that stand at one place would count as one."""
     monkeypatch.setattr(ingest_snapshot, "ROWS", 2)
