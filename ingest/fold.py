@@ -108,6 +108,13 @@ class SchemaStep(NamedTuple):
             old = new = sent
         return conversion(old, new, self.declared, dialect=self.dialect)
 
+    def leaves_open(self, text: str | None, sent: str = "") -> bool:
+        """True if no message contains what a value becomes."""
+        if text is None:
+            return self.solid and self.zero is None
+        rule = self.conversion(sent)
+        return not rule.certain or rule.doubted(text) or (self.serial and text == "0")
+
     def converted(self, text: str | None, sent: str = "") -> str | None:
         """A value of a retyped column after the statement."""
         if text is None:

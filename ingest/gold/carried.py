@@ -43,7 +43,17 @@ from ingest.lake.snapshots import CARRIED_FOLDER, CARRIED_SQL, read_sql
 from ingest.lake.stamps import change_of
 from ingest.lake.tables import Row as SilverRow
 from ingest.lake.tables import Tables
-from ingest.order import RANK, arrival_key, arrival_sql, carried_to, is_weak, loaded_sql, order_key, order_of
+from ingest.order import (
+    RANK,
+    Order,
+    arrival_key,
+    arrival_sql,
+    carried_to,
+    is_weak,
+    loaded_sql,
+    order_key,
+    order_of,
+)
 
 AT_ONCE = 500_000  # changes that are folded together; of more, each key's by themselves
 # The most changes of a table: what they leave is held in the memory of the run's process, about a kilobyte each.
@@ -123,6 +133,28 @@ class Carried:
         }
         reason = f"{statement.said[:200]}: {counted(len(self.rows), 'row')} carried over"
         return Decision(CARRIED, statement.id, value, statement.batch, reason)
+
+
+class _Open(str):
+    """What stands for a cell that a statement has changed by rules which only the source can apply: equal to no value."""
+
+    __slots__ = ("place",)
+    place: Order  # of the statement
+
+
+class _Watched(SchemaStep):
+    """A step that marks the cells whose new values no message contains."""
+
+    __slots__ = ()
+
+    def converted(self, text: str | None, sent: str = "") -> str | None:
+        if isinstance(text, _Open):
+            return text
+        if not self.leaves_open(text, sent):
+            return super().converted(text, sent)
+        marked = _Open("\0open")
+        marked.place = self.order
+        return marked
 
 
 class LackingError(Exception):
@@ -264,15 +296,19 @@ def carried(lake: Tables, ledger: Ledger, move: Move, since: int = 0) -> Carried
     told = _told(lake, move, where)
     subject = Subject(move.table, "evolve", told.types)
     spoken = list(_spoken(ledger, move))
-    for said in spoken:
-        verdict = policy.judge(said, subject)
-        if verdict.state != APPLIED:
-            raise LackingError(f"no message shows what {said.said[:120]!r} did to its rows")
+    for statement in spoken:
+        if policy.judge(statement, subject).state != APPLIED:
+            raise LackingError(f"no message shows what {statement.said[:120]!r} did to its rows")
     keys = _key(lake.pipeline, move, told, policy.by_statement(spoken, subject))
     placed = [step.decoded() for step, _ in schema_steps(spoken, subject)]
-    rows = tuple(_rows(lake, move, told, keys, placed, where))
+    said = {order_of(statement.order): statement for statement in spoken if not statement.decided}
+    watched = [_Watched(*step) if step.order in said else step for step in placed]
+    rows = tuple(_rows(lake, move, told, keys, watched, where))
     if not all(row.complete for row in rows):
         raise LackingError("some of its rows came in part only")
+    for cell in chain.from_iterable(row.values.values() for row in rows):
+        if isinstance(cell, _Open):
+            raise LackingError(f"no message shows what {said[cell.place].said[:120]!r} did to its rows")
     kinds = dict(told.types)
     for name in chain.from_iterable(row.values for row in rows):
         kinds.setdefault(name, "unknown")

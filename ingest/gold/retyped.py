@@ -48,11 +48,11 @@ class Retyped(NamedTuple):
 
 def effect(step: SchemaStep, text: str | None, sent: str) -> int:
     """What a step does to a value of a row whose message says that the column's type is ``sent``."""
+    unsure = OPEN * step.leaves_open(text, sent)
     if text is None:
-        return 0 if not step.solid else OPEN if step.zero is None else ALTERED | RESPELT
+        return unsure or (ALTERED | RESPELT) * step.solid
     rule = step.conversion(sent)
-    unsure = not rule.certain or rule.doubted(text) or (step.serial and text == "0")
-    return RESPELT * rule.alters(text, texts=True) | ALTERED * rule.alters(text, texts=False) | OPEN * unsure
+    return RESPELT * rule.alters(text, texts=True) | ALTERED * rule.alters(text, texts=False) | unsure
 
 
 def found(lake: Lake, work: Iterable[tuple[Lane, Steps]], keys: Collection[str]) -> list[Retyped]:
