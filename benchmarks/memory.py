@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from ingest.change import TableId
 from ingest.gold import arrow_files
 from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
-from ingest.gold.row_files import RowFile
+from ingest.lake.row_files import RowFile
 from ingest.order import Order, order_key
 
 MIB = 1 << 20

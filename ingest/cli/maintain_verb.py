@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ingest.cli import output
 from ingest.cli.output import Output
-from ingest.cli.spark import PipelineFile, locked
+from ingest.cli.spark import PipelineFile, opened
 from ingest.errors import counted
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ingest.lake.tables import Tables
 
 app = typer.Typer()
+_PATIENCE = 600.0  # seconds that a run may take before it gives upkeep its turn
 
 
 @app.command(rich_help_panel="Repair")
@@ -55,24 +57,35 @@ def maintain(
 
     age = output.seconds("--drop-bronze-after", drop_bronze) if drop_bronze else 0
     before = (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=age)).date() if drop_bronze else None
+    from ingest.lake import lock
+
     with (
-        locked(file, "maintenance") as lake,
+        opened(file, deferred=True) as lake,
+        lock.rewriting(lake.pipeline.lake, lock.UPKEEP),
         ProgressLine(lake.spark, lake.pipeline.name) as progress,
     ):
         from ingest.erase import late
-        from ingest.lake import mirrors, targets
+        from ingest.lake import mirrors, removals, targets
         from ingest.lake.maintenance import maintain as keep
         from ingest.lake.schemas import BRONZE, CHANGES
 
-        keys = _keep_keys(lake, drop_key or [], reason, rewrap=rewrap_keys)
-        if (erased := late.erase(lake)) > 0:
-            output.note(f"{counted(erased, 'message')} of erased rows had come late: they are erased, too")
-        dropped = _condense(lake, progress.tell)
-        order = {
-            path: cluster for view in targets.views(lake) for path, cluster in mirrors.clusters(view).items()
-        }
+        turn = partial(lock.held, lake.pipeline.lake, lock.UPKEEP, _PATIENCE)
+        with turn():
+            removals.refuse(lake)
+            keys = _keep_keys(lake, drop_key or [], reason, rewrap=rewrap_keys)
+            if (erased := late.erase(lake)) > 0:
+                output.note(
+                    f"{counted(erased, 'message')} of erased rows had come late: they are erased, too"
+                )
+            dropped = _condense(lake, progress.tell)
+            order = {
+                path: cluster
+                for view in targets.views(lake)
+                for path, cluster in mirrors.clusters(view).items()
+            }
+            tables = _tables(lake)
         done = keep(
-            lake, _tables(lake), bronze_before=before, vacuum=vacuum, clusters=order, tell=progress.tell
+            lake, tables, bronze_before=before, vacuum=vacuum, clusters=order, turn=turn, tell=progress.tell
         )
     for maintained in done:
         if maintained.table == CHANGES.name:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ingest.errors import HeldError
-from ingest.gold import arrow_runs, cut_transactions, file_commits, merge_entry, targets, ways
+from ingest.gold import arrow_runs, cut_transactions, file_commits, targets, ways
 from ingest.gold.arrow_files import Written
 from ingest.gold.arrow_parts import Fragments
 from ingest.gold.arrow_values import MergeNeeded
@@ -19,7 +19,7 @@ from ingest.gold.completed import STAGE
 from ingest.gold.planner import FoldPlan
 from ingest.gold.results import MirrorCommit
 from ingest.gold.targets import Target
-from ingest.lake import faults
+from ingest.lake import commits, faults
 from ingest.lake.lake import Lake, Tell
 from ingest.spark.deferred import cores
 from ingest.spark.tasks import Load
@@ -72,7 +72,7 @@ class _Batch:
             self.files, [opened_target.work for opened_target in opened.values()]
         )
         load = Load(sum(work.changes for work in works))
-        engine = merge_entry.engine(by_spark=self.files.lake.runner.in_tasks(STAGE, load))
+        engine = commits.engine(by_spark=self.files.lake.runner.in_tasks(STAGE, load))
         for path, made in arrow_runs.each_made(self.files, works, self.pool):
             self._apply(by_path[path], opened[path], made, engine)
 

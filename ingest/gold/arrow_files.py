@@ -26,11 +26,11 @@ from ingest.gold.arrow_values import MergeNeeded, NotPlain, arrow_type, of_delta
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.gold.collision import CollisionError
 from ingest.gold.outcomes import MirrorOutcomes
-from ingest.gold.row_files import RowFile
 from ingest.gold.staged import stage
 from ingest.gold.unfit import Reject
 from ingest.lake import conditions, stores, vectors
 from ingest.lake.mirrors import Shard
+from ingest.lake.row_files import PARQUET, READ, RowFile
 from ingest.lake.schemas import CPU
 from ingest.lake.stamps import TIME, stamped
 
@@ -38,14 +38,10 @@ FILES = 16  # with this many a mirror is written whole, so that appended files s
 SMALL = 4 << 20  # bytes of a mirror that is written whole even where rows are only added
 ROWS_AT_MOST = 512 << 20  # bytes that a mirror's rows take in memory, whatever their files take
 SAMPLED, SAMPLE = 256 << 10, 1024  # bytes of a file that is sampled first, and rows of a sample
-READ = 16 << 10  # rows that are read at once of a large mirror's file
 _COLUMNS = (
     "source", "database", "schema", "table", "batch", "order_key", "op", "partial", "before", "after", "topic",
     "partition", "offset", "row", "transaction",
 )  # fmt: skip
-PARQUET = ds.ParquetFileFormat(
-    read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")  # as other writers store times
-)
 
 
 Gone = dict[str, vectors.Rows]

@@ -18,8 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.gold.arrow_files import (
-    PARQUET,
-    READ,
     Written,
     as_they_become,
     attempted,
@@ -31,8 +29,8 @@ from ingest.gold.arrow_merge import Effort, merge, pairs
 from ingest.gold.arrow_values import MergeNeeded
 from ingest.gold.arrow_work import MirrorWork, Rows
 from ingest.gold.outcomes import GONE
-from ingest.gold.row_files import RowFile
 from ingest.lake import stores
+from ingest.lake.row_files import RowFile, kept_rows
 
 FILE_BYTES = 64 << 20  # of the files that one task writes again as one
 PAGE_ROWS, PAGE_BYTES = 256 << 10, 32 << 20  # of a file's rows in memory
@@ -117,7 +115,7 @@ def _pages(work: MirrorWork) -> Iterator[pa.Table]:
     """The rows of a mirror's files as new statements leave them, some at a time."""
     waiting: list[pa.Table] = []
     for name, kept in work.files:
-        for rows in _kept_rows(work, name, kept):
+        for rows in kept_rows(f"{work.folder}/{name}", stored_columns(work), kept):
             waiting.append(rows)
             if (
                 sum(page.num_rows for page in waiting) >= PAGE_ROWS
@@ -127,22 +125,6 @@ def _pages(work: MirrorWork) -> Iterator[pa.Table]:
                 waiting = []
     if waiting:
         yield as_they_become(pa.concat_tables(waiting), work)
-
-
-def _kept_rows(work: MirrorWork, name: str, kept: pa.BooleanArray | None) -> Iterator[pa.Table]:
-    """A file's rows as they are stored, without those that its deletion vector says are gone."""
-    stored = stored_columns(work)
-    dataset = stores.at(work.folder).dataset([f"{work.folder}/{name}"], schema=stored, format=PARQUET)
-    [file] = dataset.get_fragments()
-    first = 0
-    for batch in file.to_batches(schema=stored, batch_size=READ, batch_readahead=2, fragment_readahead=1):
-        rows = pa.Table.from_batches([batch])
-        if kept is not None:  # it may stop short: after its last deleted row
-            mask = kept.slice(first, batch.num_rows)
-            rest = pa.array([True] * (batch.num_rows - len(mask)), pa.bool_())
-            rows = rows.filter(pa.concat_arrays([mask, rest]))
-        first += batch.num_rows
-        yield rows
 
 
 def inserted(part: NewRowsPart) -> Written:

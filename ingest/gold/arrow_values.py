@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest import types
+from ingest.lake import datafiles
+from ingest.lake.delta import type_in_log
 from ingest.values.typed_values import DAY, day_number, value_of
 
 
@@ -50,11 +52,6 @@ _DAY = (
 )
 _NOTHING = r"[^\s\S]"
 _CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,6})?"
-_FIXED = {
-    "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INT": pa.int32(), "BIGINT": pa.int64(),
-    "FLOAT": pa.float32(), "DOUBLE": pa.float64(), "BINARY": pa.binary(), "DATE": pa.date32(),
-    "TIMESTAMP_NTZ": pa.timestamp("us"), "TIMESTAMP": pa.timestamp("us", tz="UTC"), "STRING": pa.string(),
-}  # fmt: skip
 
 
 @cache
@@ -64,8 +61,7 @@ def arrow_type(logical: str) -> pa.DataType:
 
 
 def of_delta(delta: str) -> pa.DataType:
-    parts = types.decimal_parts(delta.lower())
-    return pa.decimal128(*parts) if parts else _FIXED[delta]
+    return datafiles.arrow_type(type_in_log(delta))
 
 
 @cache

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
 from ingest.gold.arrow_merge import Effort
@@ -29,22 +27,6 @@ class Entry(NamedTuple):
     operation: str
     parameters: Mapping[str, str | None]
     metrics: Mapping[str, str]
-
-
-def engine(*, by_spark: bool) -> str:
-    """Who wrote a commit: this product, and Spark if its tasks did the work."""
-    from pyspark import __version__ as spark
-
-    return f"{_product()} Apache-Spark/{spark}" if by_spark else _product()
-
-
-@cache
-def _product() -> str:
-    """The product with its version, which is looked up once: that reads a folder of each package."""
-    try:
-        return f"ingest/{version('ingest')}"
-    except PackageNotFoundError:  # run from its sources
-        return "ingest"
 
 
 def entry(

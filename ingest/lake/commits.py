@@ -7,11 +7,13 @@ attempt, also after another commit was faster: a writer's batch is committed onc
 from __future__ import annotations
 
 import contextlib
+import importlib.metadata
 import re
 import tempfile
 import time
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -121,8 +123,7 @@ def _moved(layout: Layout, small: Sequence[delta.DataFile]) -> Iterator[dict[str
 
     actions = [_remove(file, _now()) for file in small]
     actions += map(_add, joined(layout, [file.place for file in small]))
-    for action in actions:
-        yield {name: about | {"dataChange": False} for name, about in action.items()}
+    yield from map(_unchanging, actions)
 
 
 def add_columns(path: str, fields: Sequence[Mapping[str, Any]], metadata: str) -> None:
@@ -196,10 +197,19 @@ class NewRows(NamedTuple):
     vectors: Mapping[str, Mapping[str, Any]] = {}  # the new deletion vectors of marked files
     meta: Mapping[str, Any] = {}  # of a new table, with its protocol
     protocol: Mapping[str, Any] = {}
+    changes: bool = True  # False: the table holds the same rows as before
 
 
-def write(path: str, state: delta.Snapshot, rows: NewRows, metadata: str, writer: str, batch: int) -> bool:
-    """Commit to a table in the state that it was seen in, or create it, under the writer's identifier.
+def write(
+    path: str,
+    state: delta.Snapshot,
+    rows: NewRows,
+    metadata: str,
+    writer: str = "",
+    batch: int = -1,
+    every: int | None = None,
+) -> bool:
+    """Commit to a table in the state that it was seen in, or create it, under the writer's identifier if there is one.
 
     Returns:
         False if another commit was faster: nothing is committed then.
@@ -209,8 +219,41 @@ def write(path: str, state: delta.Snapshot, rows: NewRows, metadata: str, writer
     info["commitInfo"][delta.HOLDS] = delta.held_after(state if state.exists else delta.NO_TABLE, actions)
     if not _put(path, state.version + 1, [info, *actions]):
         return False
-    _checkpoint(path, state.version + 1, _MIRROR_CHECKPOINT)
+    _checkpoint(path, state.version + 1, every or _MIRROR_CHECKPOINT)
     return True
+
+
+def join(
+    path: str,
+    state: delta.Snapshot,
+    gone: Collection[delta.DataFile],
+    new: Sequence[Added],
+    metadata: str,
+    engine: str,
+) -> bool:
+    """Replace some files of a table in the state that it was seen in by others with the same rows, as Spark's OPTIMIZE does.
+
+    Returns:
+        False if another commit was faster: nothing is committed then.
+    """
+    metrics = {
+        "numRemovedFiles": len(gone),
+        "numAddedFiles": len(new),
+        "numRemovedBytes": sum(file.size for file in gone),
+        "numAddedBytes": sum(file.size for file in new),
+        "numDeletionVectorsRemoved": sum(bool(file.vector) for file in gone),
+    }
+    places = {file.place for file in gone}
+    rows = NewRows(
+        new,
+        operation="OPTIMIZE",
+        parameters={"predicate": "[]", "zOrderBy": "[]", "clusterBy": "[]", "auto": "false"},
+        metrics={name: str(number) for name, number in metrics.items()},
+        engine=engine,
+        marked={file.place for file in state.files} - places,
+        changes=False,
+    )
+    return write(path, state, rows, metadata, every=_CHECKPOINT)
 
 
 def publish(path: str, staged: Staged, metadata: str, writer: str, batch: int) -> None:
@@ -251,7 +294,8 @@ def _changing(
     read = {"readVersion": state.version} if state.exists else {}
     yield _info(
         metadata, rows.operation, parameters, rows.engine, **read,
-        isolationLevel="Serializable", isBlindAppend=not state.exists, operationMetrics=rows.metrics,
+        isolationLevel="Serializable" if rows.changes else "SnapshotIsolation", isBlindAppend=not state.exists,
+        operationMetrics=rows.metrics,
     )  # fmt: skip
     schema = rows.schema or state.meta["schemaString"]
     if (protocol := _protocol(state.protocol or rows.protocol, schema)) != state.protocol:
@@ -259,13 +303,24 @@ def _changing(
     if rows.schema:
         about = state.meta or {**rows.meta, "id": str(uuid.uuid4()), "createdTime": now}
         yield {"metaData": {**about, "schemaString": schema}}
-    yield {"txn": {"appId": writer, "version": batch, "lastUpdated": now}}
+    if writer:
+        yield {"txn": {"appId": writer, "version": batch, "lastUpdated": now}}
+    for action in _of_files(path, state, rows, now):
+        yield action if rows.changes else _unchanging(action)
+
+
+def _of_files(path: str, state: delta.Snapshot, rows: NewRows, now: int) -> Iterator[dict[str, Any]]:
     for file in state.files if rows.replaces else ():
         if file.place not in rows.marked or file.place in rows.vectors:
             yield _remove(file, now)
         if vector := rows.vectors.get(file.place):
             yield from _with_vector(path, file, vector)
     yield from map(_add, rows.files)
+
+
+def _unchanging(action: Mapping[str, Any]) -> dict[str, Any]:
+    """The action on a file of a commit that leaves a table's rows as they are."""
+    return {name: about | {"dataChange": False} for name, about in action.items()}
 
 
 def _remove(file: delta.DataFile, now: int) -> dict[str, Any]:
@@ -306,6 +361,22 @@ def _protocol(now: Mapping[str, Any], schema: str) -> Mapping[str, Any]:
         "readerFeatures": sorted({*(now.get("readerFeatures") or ()), _FEATURE}),
         "writerFeatures": sorted({*written, _FEATURE}),
     }
+
+
+def engine(*, by_spark: bool) -> str:
+    """Who wrote a commit: this product, and Spark if its tasks did the work."""
+    from pyspark import __version__ as spark
+
+    return f"{_product()} Apache-Spark/{spark}" if by_spark else _product()
+
+
+@cache
+def _product() -> str:
+    """The product with its version, which is looked up once: that reads a folder of each package."""
+    try:
+        return f"ingest/{importlib.metadata.version('ingest')}"
+    except importlib.metadata.PackageNotFoundError:  # run from its sources
+        return "ingest"
 
 
 def mark(path: str, metadata: str) -> int:

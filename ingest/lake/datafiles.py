@@ -23,6 +23,8 @@ import pyarrow.parquet as pq
 
 from ingest.errors import StoreError
 from ingest.lake import stores
+from ingest.lake.delta import UnreadableError
+from ingest.types import decimal_parts
 
 _GROUP_ROWS, _GROUP_BYTES = 50_000, 32 << 20  # of a row group, about
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # the folder name of NULL in every engine
@@ -88,10 +90,15 @@ class Files:
     def add(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Write rows; missing columns are NULL, except those of the partitioning, which are required."""
         for values, rows_of_partition in self._parted(rows):
-            if values not in self._open:
-                partition = dict(zip(self._layout.partition_by, values, strict=True))
-                self._open[values] = _File(self._layout, self._stored, partition)
-            self._open[values].write(fitted(rows_of_partition, self._stored))
+            self.add_to(dict(zip(self._layout.partition_by, values, strict=True)), rows_of_partition)
+
+    def add_to(self, partition: dict[str, str | None], rows: pa.Table | pa.RecordBatch) -> None:
+        """Write rows of one partition, whose columns they need not have."""
+        values = tuple(partition.values())
+        if rows.num_rows and values not in self._open:
+            self._open[values] = _File(self._layout, self._stored, partition)
+        if rows.num_rows:
+            self._open[values].write(fitted(rows, self._stored))
 
     def _parted(
         self, rows: pa.Table | pa.RecordBatch
@@ -235,11 +242,21 @@ class _File:
 
 def joined(layout: Layout, places: Iterable[str]) -> list[Added]:
     """Write the rows of some files of an unpartitioned table as one."""
-    with Files(layout) as files:
+
+    def pages() -> Iterator[pa.Table]:
         for place in places:
             path = f"{layout.folder}/{place}"
             with pq.ParquetFile(stores.at(path).source(path), coerce_int96_timestamp_unit="us") as file:
-                files.add(file.read(use_threads=False))
+                yield file.read(use_threads=False)
+
+    return in_partition(layout, {}, pages())
+
+
+def in_partition(layout: Layout, partition: dict[str, str | None], pages: Iterable[pa.Table]) -> list[Added]:
+    """Write rows of one partition, without its columns, as one file; none if there are no rows."""
+    with Files(layout) as files:
+        for page in pages:
+            files.add_to(partition, page)
         return files.finish()
 
 
@@ -312,26 +329,39 @@ def listed(column: pa.Array) -> list[Any]:
     return list(column.to_numpy(zero_copy_only=False).tolist())
 
 
-_ARROW: dict[object, pa.DataType] = {
+_ARROW: dict[str, pa.DataType] = {
     "string": pa.string(),
     "long": pa.int64(),
     "integer": pa.int32(),
+    "short": pa.int16(),
+    "byte": pa.int8(),
+    "float": pa.float32(),
     "double": pa.float64(),
     "boolean": pa.bool_(),
     "binary": pa.binary(),
     "date": pa.date32(),
     "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
 }
 
 
 def arrow_schema(types: Mapping[str, object]) -> pa.Schema:
-    """A product table's columns, from the form of its log."""
-    return pa.schema([(name, _arrow(kind)) for name, kind in types.items()])
+    """A table's columns, from the form of its log; errors as in `arrow_type`."""
+    return pa.schema([(name, arrow_type(kind)) for name, kind in types.items()])
 
 
-def _arrow(kind: object) -> pa.DataType:
+def arrow_type(kind: object) -> pa.DataType:
+    """A type of a table's log in Arrow.
+
+    Raises:
+        UnreadableError: Arrow does not write it.
+    """
     if isinstance(kind, Mapping) and kind["type"] == "array":
-        return pa.list_(_arrow(kind["elementType"]))
-    if isinstance(kind, Mapping):
-        return pa.struct([(field["name"], _arrow(field["type"])) for field in kind["fields"]])
+        return pa.list_(arrow_type(kind["elementType"]))
+    if isinstance(kind, Mapping) and kind["type"] == "struct":
+        return pa.struct([(field["name"], arrow_type(field["type"])) for field in kind["fields"]])
+    if isinstance(kind, str) and (parts := decimal_parts(kind)):
+        return pa.decimal128(*parts)
+    if not isinstance(kind, str) or kind not in _ARROW:
+        raise UnreadableError(f"A column of type {kind} is written with Spark alone.")
     return _ARROW[kind]

@@ -100,6 +100,12 @@ class DataFile:
         """The least value of a column that is no partition, by the statistics; None if they do not say."""
         return _statistics(self.stats).get("minValues", {}).get(column)
 
+    def is_bounded(self, column: str) -> bool:
+        """True if the statistics have a column's least and greatest value, and say that none is NULL."""
+        statistics = _statistics(self.stats)
+        ends = (statistics.get(name, {}).get(column) for name in ("minValues", "maxValues"))
+        return None not in ends and statistics.get("nullCount", {}).get(column) == 0
+
     @property
     def place(self) -> str:
         """Its path in the file system."""
@@ -378,6 +384,25 @@ def parts(log: str, version: int) -> list[str]:
     first = max(checkpoints, default=-1)
     later = [name for number, name in sorted(commits.items()) if number > first]
     return [*checkpoints.get(first, ()), *later]
+
+
+def removed_since(folder: str, version: int, since: int) -> Iterator[DataFile]:
+    """The files that commits up to a version took out of a table since a moment, in milliseconds; a checkpoint keeps those
+    that the table's retention protects.
+    """
+    log = f"{folder}/_delta_log"
+    for name in parts(log, version):
+        actions = _actions(f"{log}/{name}") if name.endswith(".json") else _removals(f"{log}/{name}")
+        for entry in (action["remove"] for action in actions if "remove" in action):
+            if (entry.get("deletionTimestamp") or 0) >= since:
+                vector = _filled(entry.get("deletionVector") or {})
+                yield DataFile(entry["path"], entry.get("size") or 0, {}, vector=vector)
+
+
+def _removals(path: str) -> Iterator[dict[str, Any]]:
+    """The actions of a checkpoint that took files out."""
+    query = f"SELECT remove FROM read_parquet({duck.text(path)}) WHERE remove IS NOT NULL"
+    yield from duck.rows(query)
 
 
 def metadata_of(commit: list[dict[str, Any]]) -> dict[str, Any]:

@@ -33,7 +33,9 @@ NAME = "_ingest.lock"
 HEARTBEAT = 10.0  # seconds between two heartbeats in a store
 STALE = 60.0  # seconds without a heartbeat after which the holder counts as dead
 ORPHAN = 20.0  # seconds to wait for the JVM of a killed run to end
-_MOMENT = 1.0  # seconds to retry reading a lock without a holder's name
+_MOMENT = 1.0  # seconds to wait for a lock without a holder's name, or one that is held for moments
+UPKEEP = "maintenance"  # holds the lock for moments
+_REWRITING = "_rewriting"  # the folder of a lake in which a second lock is
 _SETTLED = 1.0  # seconds after which a lock that another run wrote over ours at the same moment is seen
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems without `flock`
 
@@ -46,14 +48,23 @@ class _Signed(NamedTuple):
 _signed: dict[int, _Signed] = {}  # this process' locks of folders, by their open files
 
 
-def held(lake: str, what: str) -> contextlib.AbstractContextManager[None]:
-    """Hold the lake's lock while the body runs.
+def held(lake: str, what: str, patience: float = 0) -> contextlib.AbstractContextManager[None]:
+    """Hold the lake's lock while the body runs; wait at most so many seconds for a live run that holds it.
 
     Raises:
         LockedError: a live run holds it.
         SetupError: the lake cannot be written.
     """
-    return _held_object(lake, what) if is_stored(lake) else _held_file(lake, what)
+    return _held_object(lake, what, patience) if is_stored(lake) else _held_file(lake, what, patience)
+
+
+def rewriting(lake: str, what: str) -> contextlib.AbstractContextManager[None]:
+    """Hold the lock of those who write a lake's rows again without changing them: they hold the lake's own only to commit,
+    so that runs go on meanwhile. Who deletes rows for good takes it, too, for they may be in a file that is not committed yet.
+
+    Raises: as `held`.
+    """
+    return held(f"{lake.rstrip('/')}/{_REWRITING}", what)
 
 
 def name_jvm() -> None:
@@ -128,8 +139,8 @@ def _in_use(lake: str, holder: dict[str, Any], otherwise: str) -> LockedError:
 
 
 @contextlib.contextmanager
-def _held_file(lake: str, what: str) -> Iterator[None]:
-    file, left = _locked(lake)
+def _held_file(lake: str, what: str, patience: float) -> Iterator[None]:
+    file, left = _locked(lake, patience)
     try:
         _wait_for_orphan(left)
         _sign(file, _holder(what), lake)
@@ -165,9 +176,9 @@ def _path(lake: str) -> str:
     return f"{lake.rstrip('/')}/{NAME}"
 
 
-def _locked(lake: str) -> tuple[int, dict[str, Any]]:
+def _locked(lake: str, patience: float = 0) -> tuple[int, dict[str, Any]]:
     """The lock's file, open and locked, and the holder that died without releasing it, if any."""
-    deadline = time.monotonic() + _MOMENT
+    began = time.monotonic()
     while True:
         file = _opened(lake)
         try:
@@ -177,7 +188,8 @@ def _locked(lake: str) -> tuple[int, dict[str, Any]]:
             if error.errno in _NO_LOCKS:  # then only Delta's identifiers keep two runs apart
                 return file, holder
             os.close(file)
-            if holder or time.monotonic() > deadline:
+            moments = not holder or holder.get("what") == UPKEEP
+            if time.monotonic() - began > max(patience, _MOMENT if moments else 0):
                 raise _in_use(lake, holder, "another process") from None
             time.sleep(0.05)  # another process is only checking, or has not written its name yet
             continue
@@ -273,11 +285,11 @@ def _runs(jvm: dict[str, Any]) -> bool:
 
 
 @contextlib.contextmanager
-def _held_object(lake: str, what: str) -> Iterator[None]:
+def _held_object(lake: str, what: str, patience: float) -> Iterator[None]:
     store, path, holder = hadoop.small_files(lake), _path(lake), _holder(what)
     is_new = store.put_new(path, _text(holder))
     if not is_new:
-        _refuse_held(store, lake)
+        _wait_for_holder(store, lake, patience)
         store.write(path, _text(holder))
     if not (is_new and store.admits_one):  # then of two runs at once the last one to write has the lake
         time.sleep(_SETTLED)
@@ -294,6 +306,17 @@ def _held_object(lake: str, what: str) -> Iterator[None]:
         if _read(store, path).get("token") == holder["token"]:
             with contextlib.suppress(StoreError, SetupError):
                 store.remove(path)
+
+
+def _wait_for_holder(store: SmallFiles, lake: str, patience: float) -> None:
+    began = time.monotonic()
+    while True:
+        try:
+            return _refuse_held(store, lake)
+        except LockedError:
+            if time.monotonic() - began > patience:
+                raise
+            time.sleep(_MOMENT)
 
 
 def _refuse_held(store: SmallFiles, lake: str) -> None:

@@ -11,16 +11,22 @@ only after silver has decoded them and if no open reject points at them.
 from __future__ import annotations
 
 import datetime as dt
+import os
+import re
+import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.lake import commits, staging
+from ingest.lake import commits, compaction, delta, staging, vectors
+from ingest.lake.compaction import JOINED_FILE, SMALL_FILE, Turn
 from ingest.lake.json_cells import list_in
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Clusters
@@ -35,7 +41,11 @@ from ingest.spark.settings import USER_METADATA
 THREADS = 3
 NEW_FILES = 10  # files are ordered again when one byte of so many is in a new file
 WITH_STATISTICS = 32  # columns of which Delta keeps statistics, unless a table says otherwise
-SMALL_FILE, JOINED_FILE = 32 << 20, 128 << 20  # bytes: smaller files are compacted, up to this size
+_HIDDEN, _FEED = (
+    ("_", "."),
+    "_change_data",
+)  # names that VACUUM passes over, and the folder of Delta's own change feed
+_RETENTION, _DAYS = "delta.deletedFileRetentionDuration", re.compile(r"interval (\d+) days?")
 _LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"  # VACUUM starts 10,000 tasks if not set
 _OPTIMIZE = {
     "spark.databricks.delta.optimize.minFileSize": str(SMALL_FILE),
@@ -76,9 +86,10 @@ def maintain(
     bronze_before: dt.date | None = None,
     vacuum: bool = True,
     clusters: Mapping[str, Clusters] = MappingProxyType({}),
+    turn: Turn = nullcontext,
     tell: Tell = lambda _table, _step: None,
 ) -> list[Kept]:
-    """Maintain tables; the caller holds the lake's lock.
+    """Maintain tables.
 
     Args:
         lake: the lake.
@@ -86,37 +97,59 @@ def maintain(
         bronze_before: drop messages that landed before this day and are no longer needed.
         vacuum: delete files that no retained version needs.
         clusters: the order of some tables' files.
+        turn: holds the lake's lock; not given by a caller who holds it all the time. Only what Spark alone does to files takes
+            longer than a moment with it.
         tell: called with the table and the step that begins.
     """
-    settings = {**_OPTIMIZE, USER_METADATA: lake.metadata()}
-    staging.clean(lake)
+    with turn():
+        staging.clean(lake)
+    done = {name: Kept(name) for name in names if lake.snapshot(name).exists}
+    if BRONZE.name in done and bronze_before is not None:
+        tell(BRONZE.name, "dropping old messages")
+        with turn():
+            done[BRONZE.name].messages = _drop(lake, _session(lake), bronze_before)
+    orders = {name: clusters.get(name, Clusters()) for name in done}
+    plain = [name for name in done if not orders[name].columns]
+    # in a store the lock takes longer than the commit, of which the log admits one
+    joined = compaction.join(lake, plain, turn if lake.is_folder else nullcontext, tell)
+    for name, (files, into) in joined.items():
+        done[name].joined, done[name].into = files, into
 
-    def maintained(name: str) -> Kept:
-        session = cleaning_session(lake, settings)
-        pace(session, 0, lake.snapshot(name).known_size)
-        done = Kept(name)
-        if name == BRONZE.name and bronze_before is not None:
-            tell(name, "dropping old messages")
-            done.messages = _drop(lake, session, bronze_before)
-        order = clusters.get(name, Clusters())
-        done.refused = order.refused
-        with lake.spark_writes(name):
-            if order.columns and (why := _unordered(lake, session, name, order.columns)):
-                tell(name, why)
-                _join(
-                    session, f"{lake.named(name)} ZORDER BY ({', '.join(map(quoted, order.columns))})", done
-                )
-            else:
-                tell(name, "joining small files")
-                _join(session, lake.named(name), done)
+    left = [name for name in done if name not in joined]
+
+    def ordered(name: str) -> None:
+        _join_by_spark(lake, name, orders[name].columns, done[name], tell)
+
+    def cleaned(name: str) -> None:
+        done[name].refused = orders[name].refused
         clean_log(lake, name)
-        if vacuum:
+        if vacuum and may_have_dead_files(lake, name):
             tell(name, "deleting dead files")
-            done.deleted = _vacuum(session, lake.named(name))
-        return done
+            done[name].deleted = _vacuum(_session(lake, name), lake.named(name))
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="maintain") as pool:
-        return list(pool.map(maintained, [name for name in names if lake.snapshot(name).exists]))
+        with turn() if left else nullcontext():
+            list(pool.map(ordered, left))
+        list(pool.map(cleaned, done))
+    return list(done.values())
+
+
+def _session(lake: Lake, name: str = BRONZE.name) -> SparkSession:
+    session = cleaning_session(lake, {**_OPTIMIZE, USER_METADATA: lake.metadata()})
+    pace(session, 0, lake.snapshot(name).known_size)
+    return session
+
+
+def _join_by_spark(lake: Lake, name: str, columns: tuple[str, ...], done: Kept, tell: Tell) -> None:
+    """Let OPTIMIZE order a table's files, or join those that Arrow does not write."""
+    session = _session(lake, name)
+    with lake.spark_writes(name):
+        if columns and (why := _unordered(lake, session, name, columns)):
+            tell(name, why)
+            _join(session, f"{lake.named(name)} ZORDER BY ({', '.join(map(quoted, columns))})", done)
+        else:
+            tell(name, "joining small files")
+            _join(session, lake.named(name), done)
 
 
 def clean_log(lake: Lake, name: str) -> None:
@@ -161,6 +194,31 @@ def _ordered(session: SparkSession, table: str, columns: tuple[str, ...]) -> int
         if by:
             return int(row["version"]) if tuple(by) == columns else None
     return None
+
+
+def may_have_dead_files(lake: Lake, name: str) -> bool:
+    """False if VACUUM would delete nothing from a table: asking the log and the folder takes no Spark."""
+    if not lake.is_folder:
+        return True
+    state, folder = lake.snapshot(name), Path(lake.path(name))
+    interval = (state.meta.get("configuration") or {}).get(_RETENTION, "interval 7 days")
+    days = _DAYS.fullmatch(interval.strip())
+    if days is None or state.physical:  # a folder of a partition may have any name
+        return True
+    since = time.time() - 86400 * int(days[1])
+    needed = (*state.files, *delta.removed_since(str(folder), state.version, int(since * 1000)))
+    named = {file.place for file in needed} | {vectors.place(file.vector) for file in needed if file.vector}
+    for path, folders, files in os.walk(folder):
+        folders[:] = [each for each in folders if not each.startswith(_HIDDEN) or each == _FEED]
+        for file in files:
+            whole = Path(path, file)
+            if (
+                not file.startswith(_HIDDEN)
+                and str(whole.relative_to(folder)) not in named
+                and whole.stat().st_mtime < since
+            ):
+                return True
+    return False
 
 
 def _vacuum(session: SparkSession, table: str) -> int:

@@ -21,10 +21,10 @@ Rows = np.ndarray[tuple[int], np.dtype[np.int64]]
 """Numbers of a file's rows, from 0, increasing."""
 _VERSION, _MAGIC, _NO_RUNS = b"\x01", 1681511377, 12346
 _LISTED = 4096  # with more rows, a container has a bit for each of its 65,536
-_TO_Z85 = bytes.maketrans(
-    b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~",
-    b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#",
-)
+_B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_TO_Z85, _FROM_Z85 = bytes.maketrans(_B85, _Z85), bytes.maketrans(_Z85, _B85)
+_UUID = 20  # characters of Z85
 
 
 def write(folder: str, gone: Mapping[str, Rows]) -> dict[str, dict[str, Any]]:
@@ -49,6 +49,15 @@ def write(folder: str, gone: Mapping[str, Rows]) -> dict[str, dict[str, Any]]:
         position += sum(map(len, whole))
     stores.at(folder).write(f"{folder}/deletion_vector_{name}.bin", b"".join(parts))
     return vectors
+
+
+def place(vector: Mapping[str, Any]) -> str:
+    """The file of a vector under its table's folder; that of one that lies elsewhere, or in the log itself, is no file there."""
+    text = str(vector["pathOrInlineDv"])
+    if vector["storageType"] != "u":
+        return text
+    name = uuid.UUID(bytes=base64.b85decode(text[-_UUID:].encode().translate(_FROM_Z85)))
+    return "/".join(filter(None, (text[:-_UUID], f"deletion_vector_{name}.bin")))
 
 
 def serialized(rows: Rows) -> bytes:

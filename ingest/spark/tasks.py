@@ -59,6 +59,7 @@ LIMITS = {
     "silver": Limit(4_000, 8 << 20, unstarted=8),
     "gold": Limit(50_000, ANY),
     "quality": Limit(1_000_000, ANY),
+    "maintain": Limit(ANY, 64 << 20, unstarted=8),
 }
 """With ``engine: auto``, by stage. Nothing else decides between tasks and this process."""
 

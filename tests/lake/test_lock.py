@@ -26,7 +26,7 @@ from ingest.config.model import TableRule
 from ingest.errors import LockedError, SetupError
 from ingest.lake import hadoop, lock
 from ingest.lake.hadoop import HadoopStore
-from ingest.lake.lock import check, held
+from ingest.lake.lock import UPKEEP, check, held, rewriting
 from ingest.run import Warm
 from tests.gold.depot import Depot
 from tests.lakes import ROOT
@@ -96,6 +96,35 @@ def test_a_live_holder_is_named(tmp_path: Path, other: Any, way: Any) -> None:
         way(str(tmp_path), "two").__enter__()
     assert f"(process {other.pid} on {socket.gethostname()})" in str(caught.value)
     assert 2 == caught.value.exit_code
+
+
+@pytest.mark.parametrize(
+    ("what", "patience", "waits"), [(UPKEEP, 0, True), ("run", 0, False), ("run", 9, True)]
+)
+def test_a_lock_that_is_held_for_a_moment_is_waited_for(
+    tmp_path: Path, what: str, patience: float, waits: bool
+) -> None:
+    """A run that upkeep meets between two of its commits would be left out; one that meets a run is told at once."""
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(held(str(tmp_path), what))
+        timer = threading.Timer(0.2, stack.close)
+        timer.start()
+        with nullcontext() if waits else pytest.raises(LockedError), held(str(tmp_path), "two", patience):
+            assert waits
+        timer.join()
+
+
+def test_rewriting_excludes_rewriting_alone(tmp_path: Path) -> None:
+    """Two upkeeps would write the same files; runs go on."""
+    with (
+        rewriting(str(tmp_path), UPKEEP),
+        held(str(tmp_path), "run"),
+        pytest.raises(LockedError, match=UPKEEP),
+        rewriting(str(tmp_path), "erase"),
+    ):
+        pass
+    with rewriting(str(tmp_path), "erase"):
+        pass
 
 
 def test_a_paused_holder_is_alive(tmp_path: Path, other: Any) -> None:

@@ -334,7 +334,7 @@ def test_maintain_drops_and_rewraps_keys(tmp_path: Path, monkeypatch: pytest.Mon
     depot.key("one", file="former")
     depot.says(SEALED.replace("'}", "', previous_master_key: '${file:former}', keep_days: 3}"))
     lake = depot.lake(SimpleNamespace())
-    monkeypatch.setattr("ingest.cli.maintain_verb.locked", lambda *_given: nullcontext(lake))
+    monkeypatch.setattr("ingest.cli.maintain_verb.opened", lambda *_given, **_named: nullcontext(lake))
     monkeypatch.setattr(
         "ingest.cli.progress.ProgressLine", lambda *_given: nullcontext(SimpleNamespace(tell=print))
     )

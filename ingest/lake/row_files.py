@@ -1,14 +1,18 @@
-"""Write a mirror's rows to a new data file of its table, with the statistics by which engines skip files."""
+"""Read the rows of a data file that its deletion vector leaves, and write a mirror's rows to a new data file of its table, with
+the statistics by which engines skip files.
+"""
 
 from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from ingest.lake import stores
@@ -17,6 +21,25 @@ LONGEST_STATISTIC = 32  # characters of a text that Delta keeps
 LARGE = 64 << 10  # bytes of a column's usual value: a dictionary of such values would be a copy of them
 GROUP_BYTES = 128 << 20  # of a row group in memory, which is held until it is written
 GROUP_ROWS = 1 << 20
+READ = 16 << 10  # rows that are read at once of a large file
+PARQUET = ds.ParquetFileFormat(
+    read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")  # as other writers store times
+)
+
+
+def kept_rows(path: str, stored: pa.Schema, kept: pa.BooleanArray | None) -> Iterator[pa.Table]:
+    """A file's rows as they are stored, some at a time, without those that its deletion vector says are gone."""
+    dataset = stores.at(path).dataset([path], schema=stored, format=PARQUET)
+    [file] = dataset.get_fragments()
+    first = 0
+    for batch in file.to_batches(schema=stored, batch_size=READ, batch_readahead=2, fragment_readahead=1):
+        rows = pa.Table.from_batches([batch])
+        if kept is not None:  # it may stop short: after its last deleted row
+            mask = kept.slice(first, batch.num_rows)
+            rest = pa.array([True] * (batch.num_rows - len(mask)), pa.bool_())
+            rows = rows.filter(pa.concat_arrays([mask, rest]))
+        first += batch.num_rows
+        yield rows
 
 
 class DataFileEnd(NamedTuple):

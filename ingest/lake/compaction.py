@@ -1,0 +1,257 @@
+"""Join a table's small files, and write those with many deleted rows again, by Arrow: the table holds the same rows.
+
+What is to be joined is read from the log, the files are written by Spark's tasks or in this process, and the commit replaces
+those files, and no others, if each of them is still as it was read. Whoever else has changed one meanwhile wins: its bundle is
+left as it is. Nothing but the commit needs the lake's lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
+
+import orjson
+import pyarrow as pa
+
+from ingest.errors import StoreError, counted
+from ingest.lake import commits, delta, records, stores
+from ingest.lake.datafiles import Added, Layout, arrow_schema, in_partition
+from ingest.lake.delta import DataFile, Snapshot, UnreadableError
+from ingest.lake.lake import Lake
+from ingest.lake.row_files import RowFile, kept_rows
+from ingest.lake.schemas import BY_NAME
+from ingest.spark.deferred import cores, has_started
+from ingest.spark.tasks import Load, Work, dealt
+
+STAGE = "maintain"
+SMALL_FILE, JOINED_FILE = 32 << 20, 128 << 20  # bytes: smaller files are joined, up to this size
+DELETED = 20  # a file is written again when one of so many rows is deleted
+_ROUNDS = 3  # of files that others have changed meanwhile
+_REPORT = "number INT, files STRING, failed STRING"
+_REPORTED = pa.schema([("number", pa.int32()), ("files", pa.string()), ("failed", pa.string())])
+Turn = Callable[[], AbstractContextManager[None]]
+"""Holds the lake's lock for a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Files of one partition of a table that become one.
+
+    Attributes:
+        number: among the bundles of a job.
+        table: its name under the lake.
+        layout: where and how a product table's file is written; of others only the folder and the columns matter.
+        keys: of other tables, the columns that each file has the least and the greatest value of.
+        files: of the table.
+        kept: which rows deletion vectors leave, by the file's place.
+    """
+
+    number: int
+    table: str
+    layout: Layout
+    keys: tuple[str, ...]
+    files: tuple[DataFile, ...]
+    kept: Mapping[str, pa.BooleanArray] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Bytes to read."""
+        return sum(file.size for file in self.files)
+
+    def write(self) -> list[Added]:
+        """Write its rows as one file, in their order; none if no row is left."""
+        layout = self.layout
+        pages = (
+            page
+            for file in self.files
+            for page in kept_rows(f"{layout.folder}/{file.place}", layout.stored, self.kept.get(file.place))
+        )
+        if self.table in BY_NAME:
+            return in_partition(layout, dict(self.files[0].partition), pages)
+        rows = RowFile(layout.folder, list(self.keys))
+        for page in pages:
+            rows.add(page)
+        if (end := rows.finish()) is None:
+            return []
+        return [Added(end.name, end.size, {}, end.stats, int(time.time() * 1000))]
+
+
+class Made(NamedTuple):
+    """A bundle with the files that hold its rows now, which no commit names yet."""
+
+    bundle: Bundle
+    files: list[Added]
+
+
+def join(
+    lake: Lake, names: Iterable[str], turn: Turn, tell: Callable[[str, str], None]
+) -> dict[str, tuple[int, int]]:
+    """Join the files of tables; returns how many files of each are gone, and how many replace them.
+
+    A table is missing if only Spark reads and writes its files.
+
+    Args:
+        lake: the lake.
+        names: the tables, by their names under the lake.
+        turn: holds the lake's lock; a commit takes a few milliseconds.
+        tell: called with the table and the step that begins.
+    """
+    done = {name: (0, 0) for name in names if _is_written(lake, name)}
+    left = list(done)
+    for _ in range(_ROUNDS):
+        bundles, left = [bundle for name in left for bundle in planned(lake, name)], []
+        for some in _jobs(bundles, cores(lake.spark)):
+            for name in dict.fromkeys(bundle.table for bundle in some):
+                tell(name, "joining small files")
+            for name, made in _written(lake, some).items():
+                if made is None:
+                    done.pop(name)
+                    continue
+                taken = _commit(lake, name, made, turn)
+                gone, new = done[name]
+                gone += sum(len(each.bundle.files) for each in taken)
+                done[name] = gone, new + sum(len(each.files) for each in taken)
+                if len(taken) < len(made):
+                    left.append(name)
+    return done
+
+
+def _written(lake: Lake, bundles: Sequence[Bundle]) -> dict[str, list[Made] | None]:
+    """The new files of each table; None for one of whose files Arrow cannot read some."""
+    load = Load(sum(len(bundle.files) for bundle in bundles), sum(bundle.size for bundle in bundles))
+    made: dict[str, list[Made] | None] = {bundle.table: [] for bundle in bundles}
+    deal = partial(dealt, weight=lambda bundle: bundle.size, count=cores(lake.spark))
+    about = f"{counted(load.rows, 'file')} of {counted(len(made), 'table')}"
+    work = Work(STAGE, bundles, _write, _REPORT, deal, load, about=about)
+    for row in lake.runner.rows(work):
+        bundle = bundles[row["number"]]
+        same = made[bundle.table]
+        if row["failed"]:
+            made[bundle.table] = None
+        elif same is not None:
+            same.append(Made(bundle, [Added(**file) for file in orjson.loads(row["files"])]))
+    return made
+
+
+def _write(bundles: Sequence[Bundle]) -> Iterator[pa.RecordBatch]:
+    """Write the rows of some bundles; what Arrow meets is said in the report."""
+    for bundle in bundles:
+        files, failed = list[Added](), ""
+        try:
+            files = bundle.write()
+        except (pa.ArrowException, OSError, StoreError) as error:
+            failed = f"{type(error).__name__}: {error}"
+        report = {
+            "number": bundle.number,
+            "files": orjson.dumps([file._asdict() for file in files]).decode(),
+            "failed": failed,
+        }
+        yield pa.RecordBatch.from_pylist([report], _REPORTED)
+
+
+def _commit(lake: Lake, name: str, made: Sequence[Made], turn: Turn) -> list[Made]:
+    """Put the new files of a table in the place of the old ones; returns those bundles that nobody else has changed."""
+    folder, engine = lake.path(name), commits.engine(by_spark=has_started(lake.spark))
+    taken = list[Made]()
+    for _ in range(_ROUNDS):
+        with turn():
+            stores.unsettle(folder)
+            state = lake.snapshot(name)
+            now = {file.content for file in state.files}
+            taken = [
+                each
+                for each in made
+                if all(file.content in now for file in each.bundle.files) and _are_there(folder, each.files)
+            ]
+            gone = [file for each in taken for file in each.bundle.files]
+            new = [file for each in taken for file in each.files]
+            if not taken or commits.join(folder, state, gone, new, lake.metadata(), engine):
+                break
+            taken = []
+    kept = {file.path for each in taken for file in each.files}
+    for file in (file for each in made for file in each.files if file.path not in kept):
+        with contextlib.suppress(StoreError, OSError):  # `ingest maintain` deletes what is left
+            stores.at(folder).remove(f"{folder}/{file.path}")
+    return taken
+
+
+def _are_there(folder: str, files: Iterable[Added]) -> bool:
+    """False if somebody has deleted files that no commit names yet: VACUUM without a retention does."""
+    try:
+        return all(stores.at(folder).size(f"{folder}/{file.path}") == file.size for file in files)
+    except (OSError, StoreError):
+        return False
+
+
+def _is_written(lake: Lake, name: str) -> bool:
+    """True for a table whose files Arrow reads and writes."""
+    state = lake.snapshot(name)
+    if not lake.takes_commits or not state.is_plain or state.physical:
+        return False
+    if state.partition_by and name not in BY_NAME:
+        return False
+    with contextlib.suppress(UnreadableError):
+        arrow_schema(state.types)
+        return not any("://" in file.path or file.path.startswith("/") for file in state.files)
+    return False
+
+
+def planned(lake: Lake, name: str) -> list[Bundle]:
+    """The files of a table that are joined, and those with many deleted rows."""
+    state, folder = lake.snapshot(name), lake.path(name)
+    bundles = [_of(lake, name, state, files) for files in _together(state.files)]
+    if not any(file.vector for bundle in bundles for file in bundle.files):
+        return bundles
+    kept = delta.kept_rows(folder, state.version)
+    return [
+        replace(bundle, kept={file.place: kept[file.place] for file in bundle.files if file.place in kept})
+        for bundle in bundles
+    ]
+
+
+def _of(lake: Lake, name: str, state: Snapshot, files: tuple[DataFile, ...]) -> Bundle:
+    if name in BY_NAME:
+        return Bundle(0, name, records.layout_of(lake, BY_NAME[name]), (), files)
+    keys = tuple(column for column in state.columns if all(file.is_bounded(column) for file in files))
+    return Bundle(0, name, Layout(lake.path(name), arrow_schema(state.types)), keys, files)
+
+
+def _together(files: Iterable[DataFile]) -> Iterator[tuple[DataFile, ...]]:
+    """The files that become one, in the order of the log."""
+    by_partition: dict[tuple[str | None, ...], list[DataFile]] = defaultdict(list)
+    for file in files:
+        if file.size < SMALL_FILE or _is_hollow(file):
+            by_partition[tuple(file.partition.values())].append(file)
+    for same in by_partition.values():
+        for together in dealt(same, _left, max(1, -(-sum(map(_left, same)) // JOINED_FILE))):
+            if len(together) > 1 or any(map(_is_hollow, together)):
+                yield tuple(together)
+
+
+def _left(file: DataFile) -> int:
+    """Bytes of a file's rows that are not deleted, about."""
+    rows = file.rows
+    return file.size if rows is None else file.size * rows // max(1, rows + file.deleted)
+
+
+def _is_hollow(file: DataFile) -> bool:
+    return bool(file.deleted) and file.deleted * DELETED > (file.rows or 0) + file.deleted
+
+
+def _jobs(bundles: Iterable[Bundle], tasks: int) -> Iterator[list[Bundle]]:
+    """The bundles of one job after the other: what is read long before it is committed may have been changed by then."""
+    some, filled = list[Bundle](), 0
+    for bundle in bundles:
+        some.append(replace(bundle, number=len(some)))
+        filled += bundle.size
+        if filled >= JOINED_FILE * tasks:
+            yield some
+            some, filled = [], 0
+    if some:
+        yield some

@@ -1,0 +1,418 @@
+"""Small and hollow files are joined by Arrow: the same rows in fewer files, whoever writes meanwhile, and whenever it is killed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+from typer.testing import CliRunner
+
+from ingest.cli.app import app
+from ingest.config.model import TableRule
+from ingest.errors import LockedError
+from ingest.lake import commits, compaction, delta, lock, vectors
+from ingest.lake.commits import NewRows
+from ingest.lake.compaction import Bundle, planned
+from ingest.lake.datafiles import Added, arrow_schema
+from ingest.lake.delta import DataFile, Snapshot
+from ingest.lake.lake import Lake
+from ingest.lake.maintenance import Kept, maintain, may_have_dead_files
+from ingest.lake.row_files import RowFile
+from ingest.lake.tables import LakeReader
+from ingest.result import STAGES
+from ingest.run import Warm, run
+from tests import lakes
+from tests.gold.depot import Depot
+from tests.silver.test_without_spark import Tasks
+from tests.unstarted import unstarted
+
+PATH = "mirrors/yard/depot"
+NAMES = ("bronze", "changes", "books", PATH)
+CONFLICT, BESIDE = [2, 3], [900]
+
+
+class KilledError(BaseException):
+    """Ends a process as a kill does."""
+
+
+class TwoTasks(Tasks):
+    """The same for two tasks at a time."""
+
+    sparkContext = SimpleNamespace(defaultParallelism=2)  # noqa: N815 - Spark's name
+
+
+class Yard:
+    """A lake without Spark whose mirror has deletion vectors: each batch updates some rows of its first file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.depot = Depot(unstarted(), folder, Warm(), TableRule("yard.*"), budget=1)
+        self.truth = dict.fromkeys(range(40), 0)
+        for key in self.truth:
+            self.depot.row(id=str(key), n="0")
+        assert ("done", "") == self.depot.run()
+        for batch in (2, 3):
+            self.tick(range(batch, 9))
+
+    def tick(self, keys: Any) -> None:
+        """A batch that updates some rows, and inserts those that are not there."""
+        for key in keys:
+            n = self.truth.get(key)
+            old = None if n is None else {"n": str(n)}
+            self.depot.row("INSERT" if n is None else "UPDATE", old, id=str(key), n=str((n or 0) + 1))
+            self.truth[key] = (n or 0) + 1
+        assert ("done", "") == self.depot.run()
+        assert self.depot.why_merge == ""
+
+    @property
+    def lake(self) -> Lake:
+        """The lake, as another process sees it."""
+        return self.depot.lake()
+
+    def rows(self) -> dict[str, Counter[str]]:
+        """The rows of each table."""
+        found = {name: self.lake.ask_mirror(name, "SELECT * FROM {mirror}") for name in NAMES}
+        assert self.truth == {row["id"]: row["n"] for row in found[PATH]}
+        return {name: Counter(map(str, rows)) for name, rows in found.items()}
+
+    def files(self) -> set[str]:
+        """The data files in the mirror's folder."""
+        return {file.name for file in Path(self.lake.path(PATH)).glob("*.parquet")}
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Yard:
+    """A lake of three batches."""
+    return Yard(tmp_path)
+
+
+def joined(done: list[Kept]) -> dict[str, tuple[int, int]]:
+    """How many files of each table became how many."""
+    return {kept.table: (kept.joined, kept.into) for kept in done if kept.joined or kept.into}
+
+
+@pytest.mark.parametrize("engine", ["auto", "spark"])
+def test_fewer_files_hold_the_same_rows(yard: Yard, engine: str) -> None:
+    """A row that a vector had removed would be back, one of another partition lost, or the next batch would find a stranger."""
+    before, old = yard.rows(), yard.lake.snapshot(PATH)
+    assert old.files[0].deleted > 0
+    lake = yard.lake
+    if engine == "spark":
+        yard.depot.engine = engine
+        lake = Lake(cast("Any", TwoTasks()), yard.depot.pipeline)
+    done = joined(maintain(lake, NAMES, vacuum=False))
+    yard.depot.engine = "auto"
+    assert {"bronze": (6, 2), "books": (3, 1), PATH: (len(old.files), 1)}.items() <= done.items()
+    assert before == yard.rows()
+    for name in NAMES:
+        files = yard.lake.snapshot(name).files
+        assert len(files) == len({tuple(file.partition.items()) for file in files})
+        assert not any(file.vector for file in files)
+        assert DeltaTable(yard.lake.path(name)).history(1)[0]["operation"] == "OPTIMIZE"
+        actions = yard.lake.actions(name, yard.lake.snapshot(name).version)
+        assert not any(next(iter(each.values())).get("dataChange") for each in actions)
+    [whole] = yard.lake.snapshot(PATH).files
+    ends = json.loads(whole.stats)
+    assert (40, {"id": 0}, {"id": 39}) == (ends["numRecords"], ends["minValues"], ends["maxValues"])
+    assert old.files == delta.snapshot(yard.lake.path(PATH), old.version).files
+    assert {} == joined(maintain(yard.lake, NAMES, vacuum=False))
+    yard.tick([*CONFLICT, *BESIDE])
+    yard.rows()
+
+
+@pytest.mark.parametrize("keys", [CONFLICT, BESIDE], ids=["conflict", "beside"])
+def test_a_batch_meanwhile_wins(yard: Yard, keys: list[int]) -> None:
+    """A tick whose commit were refused folds its batch twice; one whose changes were overwritten is lost."""
+    turns, before = [], yard.files()
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        turns.append(yard.files() - before)
+        if len(turns) == 2:  # the first one cleans what killed rebuilds left
+            yard.tick(keys)
+        yield
+
+    small = len(yard.lake.snapshot(PATH).files)
+    [done] = maintain(yard.lake, [PATH], vacuum=False, turn=turn)
+    yard.rows()
+    after = yard.lake.snapshot(PATH).files
+    if keys == BESIDE:  # the commit takes its place behind the batch
+        assert (small, 1, 2, 2) == (done.joined, done.into, len(after), len(turns))
+    else:
+        assert (True, 1, 1, 3) == (done.joined > 1, done.into, len(after), len(turns))
+        assert not turns[1] & yard.files()  # the file that came too late is no one's
+    yard.tick(keys)
+    yard.rows()
+
+
+@pytest.mark.parametrize("others", [1, 9])
+def test_a_commit_that_others_overtake_is_tried_again(
+    yard: Yard, others: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the lock, in a store, any number of commits may come first."""
+    put, before = commits._put, yard.files()
+    left = [others]
+
+    def late(path: str, version: int, actions: Iterator[dict[str, Any]]) -> bool:
+        actions = iter([*actions])
+        if left[0]:
+            left[0] -= 1
+            assert put(path, version, [{"commitInfo": {"timestamp": 0, "operation": "MARK"}}])
+        return put(path, version, actions)
+
+    monkeypatch.setattr(commits, "_put", late)
+    [done] = maintain(yard.lake, [PATH], vacuum=False)
+    assert (done.into == 1) == (others == 1)
+    assert before == yard.files() or others == 1
+    yard.rows()
+
+
+def test_a_killed_upkeep_leaves_the_table_as_it_was(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that no commit names are no rows; the next upkeep joins the same files, and VACUUM deletes the others."""
+
+    def killed(*_given: object) -> None:
+        raise KilledError
+
+    before = yard.files()
+    with monkeypatch.context() as patch:
+        patch.setattr(commits, "join", killed)
+        with pytest.raises(KilledError):
+            maintain(yard.lake, [PATH], vacuum=False)
+    [orphan] = yard.files() - before
+    yard.rows()
+    [done] = maintain(yard.lake, [PATH], vacuum=False)
+    assert 1 == done.into
+    yard.rows()
+    assert not may_have_dead_files(yard.lake, PATH)
+    folder, month_ago = Path(yard.lake.path(PATH)), time.time() - 30 * 86400
+    os.utime(folder / orphan, (month_ago, month_ago))
+    assert may_have_dead_files(yard.lake, PATH)
+    (folder / orphan).unlink()
+
+
+def test_files_that_somebody_deleted_meanwhile_are_not_committed(yard: Yard) -> None:
+    """VACUUM without a retention deletes files that no commit names yet: a commit that named them would lose all rows."""
+    before = yard.files()
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        for name in yard.files() - before:
+            Path(yard.lake.path(PATH), name).unlink()
+        yield
+
+    [done] = maintain(yard.lake, [PATH], vacuum=False, turn=turn)
+    assert (0, 0) == (done.joined, done.into)
+    yard.rows()
+
+
+def test_runs_go_on_while_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lake would stand still for as long as its largest tables take."""
+    depot, codes = lakes.Depot(tmp_path, "engine: auto\n"), list[int]()
+
+    def tick() -> None:
+        depot.grow(broken=False)
+        codes.append(run(unstarted(), depot.pipeline, STAGES[:2]).exit_code)
+
+    def write(bundles: Sequence[Bundle]) -> Iterator[pa.RecordBatch]:
+        tick()
+        with pytest.raises(LockedError), lock.rewriting(depot.pipeline.lake, "erase"):
+            pass  # rows that are deleted for good could be in these files
+        yield from real(bundles)
+
+    tick()
+    tick()
+    real = compaction._write
+    monkeypatch.setattr(compaction, "_write", write)
+    found = CliRunner().invoke(app, ["maintain", str(depot.file), "-o", "json"])
+    assert (0, [0, 0, 0]) == (found.exit_code, codes), found.output
+    [changes] = [table for table in json.loads(found.stdout) if table["table"] == "changes"]
+    assert changes["joined"] > changes["into"] > 0
+    assert 3 == LakeReader(depot.pipeline).decoded()
+
+
+def test_only_files_that_are_old_and_that_no_promised_version_needs_are_dead(yard: Yard) -> None:
+    """VACUUM costs the start of Java: it is not asked for nothing, nor forgotten where there is something."""
+    folder, month_ago = Path(yard.lake.path(PATH)), time.time() - 30 * 86400
+    assert maintain(yard.lake, [PATH])[0].joined  # which would fail if it started Spark
+    DeltaTable(str(folder)).create_checkpoint()
+    for file in folder.iterdir():
+        if file.is_file():
+            os.utime(file, (month_ago, month_ago))
+    assert not may_have_dead_files(
+        yard.lake, PATH
+    )  # just replaced: for as long as was promised they can be read
+    (folder / ".of-hadoop.crc").touch()
+    os.utime(folder / ".of-hadoop.crc", (month_ago, month_ago))
+    assert not may_have_dead_files(yard.lake, PATH)
+    left = folder / "parts-of-a-killed-run" / "one.arrow"
+    left.parent.mkdir()
+    left.touch()
+    assert not may_have_dead_files(yard.lake, PATH)
+    os.utime(left, (month_ago, month_ago))
+    assert may_have_dead_files(yard.lake, PATH)
+    left.unlink()
+    later = time.time() + 8 * 86400
+    real, time.time = time.time, lambda: later
+    try:
+        assert may_have_dead_files(yard.lake, PATH)
+    finally:
+        time.time = real
+
+
+# --- one table --------------------------------------------------------------------------------------
+
+_ENDS = dt.datetime.fromisoformat("0001-01-01"), dt.datetime.fromisoformat("9999-12-31T23:59:59.999999")
+TYPES: dict[str, Any] = {
+    "id": ("integer", [1, 2, 3]),
+    "tiny": ("byte", [-1, None, 1]),
+    "small": ("short", [-300, None, 300]),
+    "long": ("long", [-(2**63), None, 2**63 - 1]),
+    "day": ("date", [dt.date(1, 1, 1), None, dt.date(9999, 12, 31)]),
+    "local": ("timestamp_ntz", [_ENDS[0], None, _ENDS[1]]),
+    "moment": ("timestamp", [dt.datetime(1600, 2, 29, tzinfo=dt.UTC), None, dt.datetime(2024, 1, 1, 1, tzinfo=dt.UTC)]),
+    "exact": ("decimal(38,10)", [Decimal("-9999999999999999999999999999.9999999999"), None, Decimal("0.0000000001")]),
+    "about": ("double", [float("-inf"), None, float("nan")]),
+    "less": ("float", [0.1, None, -0.0]),
+    "word": ("string", ["", None, "\U0001f600" * 40]),
+    "raw": ("binary", [b"", None, b"\xff\0"]),
+    "sure": ("boolean", [True, None, False]),
+}  # fmt: skip
+
+
+def table_of(folder: Path, count: int) -> tuple[Lake, str, pa.Table]:
+    """A mirror of all types in so many files of three rows."""
+    fields = [
+        {"name": name, "type": kind, "nullable": True, "metadata": {}} for name, (kind, _) in TYPES.items()
+    ]
+    lake = Depot(unstarted(), folder, Warm(), TableRule("yard.*")).lake()
+    path, schema = lake.path(PATH), arrow_schema({name: kind for name, (kind, _) in TYPES.items()})
+    commits.create(path, json.dumps({"type": "struct", "fields": fields}), [], {}, "{}")
+    tables = []
+    for n in range(count):
+        cells = {name: values for name, (_, values) in TYPES.items()} | {"id": [3 * n, 3 * n + 1, 3 * n + 2]}
+        tables.append(pa.table(cells, schema=schema))
+        file = RowFile(path, ["id"])
+        file.add(tables[-1])
+        end = file.finish()
+        assert end is not None
+        new = [Added(end.name, end.size, {}, end.stats, int(time.time() * 1000))]
+        assert commits.write(path, delta.snapshot(path), NewRows(new, replaces=False), "{}")
+    return lake, path, pa.concat_tables(tables)
+
+
+def test_every_type_keeps_its_values(tmp_path: Path) -> None:
+    """A value that went through a double, another calendar or another zone is another value."""
+    lake, path, rows = table_of(tmp_path, 3)
+    state = lake.snapshot(PATH)
+    gone = vectors.write(path, {state.files[1].place: np.array([1])})
+    marked = NewRows([], marked=[file.place for file in state.files], vectors=gone)
+    assert commits.write(path, state, marked, "{}")
+    [done] = maintain(lake, [PATH])
+    assert (3, 1) == (done.joined, done.into)
+    [file] = lake.snapshot(PATH).files
+    left = sorted(pa.concat_tables([rows.slice(0, 4), rows.slice(5)]).to_pylist(), key=lambda row: row["id"])
+    found = sorted(DeltaTable(path).to_pyarrow_table().to_pylist(), key=lambda row: row["id"])
+    assert str(left) == str(found)
+    stats = json.loads(file.stats)
+    assert (8, {"id": 0}, {"id": 8}, {"id": 0}) == tuple(
+        stats[name] for name in ("numRecords", "minValues", "maxValues", "nullCount")
+    )
+
+
+def test_files_without_a_row_that_is_left_become_none(tmp_path: Path) -> None:
+    """A file of no rows is one more to open for every reader."""
+    lake, path, _ = table_of(tmp_path, 2)
+    [bundle] = planned(lake, PATH)
+    nothing = {file.place: pa.array([False] * 3) for file in bundle.files}
+    emptied = Bundle(0, PATH, bundle.layout, bundle.keys, bundle.files, nothing)
+    assert [] == emptied.write()
+    assert commits.join(path, lake.snapshot(PATH), bundle.files, [], "{}", "ingest")
+    assert (0, 0) == (lake.snapshot(PATH).rows, DeltaTable(path).to_pyarrow_table().num_rows)
+
+
+SIMPLE = Snapshot(
+    3, {}, {"id": "integer"}, files=(DataFile("a.parquet", 1, {}),), protocol={"minWriterVersion": 2}
+)
+
+
+@pytest.mark.parametrize(
+    ("table", "given"),
+    [
+        (PATH, {"physical": {"id": "col-1"}}),
+        (PATH, {"protocol": {"minWriterVersion": 3}}),  # constraints
+        (PATH, {"protocol": {"minWriterVersion": 7, "writerFeatures": ["rowTracking"]}}),
+        (PATH, {"partition_by": ("id",)}),
+        (PATH, {"types": {"id": "variant"}}),
+        (PATH, {"files": (DataFile("s3://elsewhere/a.parquet", 1, {}),)}),
+        (PATH, {"files": (DataFile("/elsewhere/a.parquet", 1, {}),)}),
+    ],
+    ids=["names", "constraints", "feature", "partitions", "type", "shallow clone", "absolute"],
+)
+def test_what_arrow_does_not_write_is_left_to_spark(table: str, given: dict[str, Any]) -> None:
+    """A file without what the table requires of its writers is damage that shows much later."""
+
+    def lake(state: Snapshot, *, commits: bool = True) -> Lake:
+        return cast("Lake", SimpleNamespace(snapshot=lambda _name: state, takes_commits=commits))
+
+    assert compaction._is_written(lake(SIMPLE), table)
+    assert not compaction._is_written(lake(SIMPLE, commits=False), table)
+    assert not compaction._is_written(lake(replace(SIMPLE, **given)), table)
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("files", "together"),
+    [
+        ([(1, 0)], []),
+        ([(1, 4)], []),  # of a hundred rows
+        ([(1, 6)], ["0"]),
+        ([(200, 6)], ["0"]),
+        ([(200, 0), (40, 0), (1, 0)], []),
+        ([(1, 0), (200, 0), (2, 0)], ["02"]),
+        ([(30, 0)] * 5, ["01", "234"]),
+        ([(30, 0)] * 4, ["0123"]),
+        ([(1, 0), (200, 50), (1, 0)], ["012"]),
+    ],
+)
+def test_small_and_hollow_files_are_joined(files: list[tuple[int, int]], together: list[str]) -> None:
+    """A large file that is written again for each small one costs more than it saves; one file alone is no fewer."""
+    made = [
+        DataFile(
+            str(n),
+            size * MIB,
+            {},
+            '{"numRecords": 100}',
+            {"storageType": "i", "pathOrInlineDv": "", "cardinality": gone} if gone else {},
+        )
+        for n, (size, gone) in enumerate(files)
+    ]
+    assert together == ["".join(file.path for file in some) for some in compaction._together(made)]
+
+
+def test_partitions_stay_apart(tmp_path: Path) -> None:
+    """A row whose file names another day would move to that day."""
+    depot = Yard(tmp_path)
+
+    def kinds() -> Counter[str]:
+        return Counter(row["kind"] for row in depot.lake.ask_mirror("changes", "SELECT kind FROM {mirror}"))
+
+    before = kinds()
+    for bundle in planned(depot.lake, "changes"):
+        assert 1 == len({file.partition["kind"] for file in bundle.files})
+    maintain(depot.lake, ["changes"])
+    assert before == kinds()
