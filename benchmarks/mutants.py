@@ -110,7 +110,7 @@ MUTANTS = (
     Mutant(
         "no re-fold of late keys",
         "ingest/gold/lane.py",
-        "return bool(self.order_low and self.folded_high and self.order_low <= self.folded_high)",
+        'return "" < self.order_low <= self.folded_high',
         "return False",
         SPARK,
     ),

@@ -241,7 +241,7 @@ class _Folded(NamedTuple):
 def _after_clearing(rows: pa.Table, lane: LaneWork) -> tuple[pa.Table, bool]:
     """The changes after the last truncate or new incarnation, and whether there is a truncate."""
     cleared = rows.filter(pc.equal(rows["op"], str(Op.TRUNCATE)))
-    floor = max([lane.floor or "", *cleared["order_key"].to_pylist()])
+    floor = max([lane.floor, *cleared["order_key"].to_pylist()])
     if cleared.num_rows:
         rows = rows.filter(pc.not_equal(rows["op"], str(Op.TRUNCATE)))
     if floor:

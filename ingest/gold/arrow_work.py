@@ -36,7 +36,7 @@ class LaneWork:
     first: int
     last: int
     images: bool = False  # every change carries the whole row and does not change its key
-    floor: str | None = None  # the place of a new incarnation: rows from before it are gone
+    floor: str = ""  # the place of a new incarnation: rows from before it are gone
     shard: Shard = ()
     stamps: Stamps = NO_STAMPS
     whole: bool = False  # its whole history is folded again, because new changes precede folded ones

@@ -58,7 +58,7 @@ def with_history(lake: Tables, lanes: Sequence[LaneWork], work: Work) -> tuple[L
             lane_work,
             whole=True,
             late_from="",
-            everything=bool(lane.folded_high is None or lane.truncates or steps.new),
+            everything=bool(not lane.folded_high or lane.truncates or steps.new),
             moments=_moments(lake, [str(step.order) for step in steps.ever]),
         )
         for lane_work, (lane, steps) in zip(lanes, work, strict=True)

@@ -27,8 +27,8 @@ class Lane:
     table: TableId
     first: int  # the first batch not folded yet
     last: int
-    order_low: str | None  # of the new changes
-    folded_high: str | None  # of the folded ones; None if there are none
+    order_low: str  # of the new changes; empty if there are none
+    folded_high: str  # of the folded ones; empty if there are none
     new: ChangeKinds
     ever: ChangeKinds  # of all batches, the new ones included
     changes: int = 0  # the new ones
@@ -49,7 +49,7 @@ class Lane:
     @property
     def late(self) -> bool:
         """True if some new change may be older than one already folded."""
-        return bool(self.order_low and self.folded_high and self.order_low <= self.folded_high)
+        return "" < self.order_low <= self.folded_high
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +62,10 @@ class Steps:
     revised: bool = False
     passes: bool = False  # the new ones are a pass over the mirror's rows (`ingest.gold.passes`)
 
-    def after(self, place: str | None) -> Steps:
-        """The steps after a place; none if there is no place."""
+    def after(self, place: str) -> Steps:
+        """The steps after a place."""
 
         def later(steps: tuple[SchemaStep, ...]) -> tuple[SchemaStep, ...]:
-            if place is None:
-                return ()
             return tuple(step.after(place) for step in steps if str(step.order) > place)
 
         return replace(self, ever=later(self.ever), new=later(self.new))

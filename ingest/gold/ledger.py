@@ -90,11 +90,10 @@ def _is_needed(books: Books, work: Iterable[Job], decided: Mapping[str, Mirror])
         return True
     highest: dict[str, str] = {}
     for (source, _), past in books.sums.items():
-        if past.stated is not None:
-            highest[source] = max(highest.get(source, ""), past.stated)
+        highest[source] = max(highest.get(source, ""), past.stated)
     for line in books.lines:
         past = books.sums.get((line.source, line.table_id), LaneSums())
-        if (line.order_low or "") <= max(highest.get(line.source, ""), past.high or ""):
+        if (line.order_low or "") <= max(highest.get(line.source, ""), past.high):
             return True
     return any(
         job.merged

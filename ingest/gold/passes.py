@@ -100,7 +100,7 @@ def _why_rows_do_not_tell(plan: Plan, work: Sequence[tuple[Lane, Steps]]) -> str
 
 def _has_late_steps(lane: Lane, steps: Steps) -> bool:
     """True if a new step is placed among changes that the mirror has folded."""
-    return any(str(step.order) <= (lane.folded_high or "") for step in steps.new)
+    return any(str(step.order) <= lane.folded_high for step in steps.new)
 
 
 @dataclass(slots=True)

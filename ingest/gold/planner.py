@@ -176,7 +176,7 @@ def _refuse_forgotten(lake: Lake, fold: FoldPlan) -> None:
     """
     mirror, shard = fold.plan.mirror, fold.plan.job.rule.shard_column
     for lane, _ in fold.work:
-        if lane.folded_high is None and condensed.ever(lake):
+        if not lane.folded_high and condensed.ever(lake):
             keys = mirror.keys_without(shard)
             condensed.refuse_keys(lake, (lane.source, lane.table), lane.eras or ((("", keys)),))
     forgotten.refuse(lake, mirror, [lane for lane, _ in fold.work])
@@ -191,7 +191,7 @@ def late_from(lane: Lane, steps: Steps) -> str:
     if not lane.late or lane.inherits or lane.truncates or lane.merged or lane.eras:
         return ""
     whole = not (lane.ever.partials or lane.ever.key_changes)
-    low = lane.order_low if whole or lane.changes_ever > HISTORY_AT_MOST else None
+    low = lane.order_low if whole or lane.changes_ever > HISTORY_AT_MOST else ""
     return low if low and not any(str(step.order) > low for step in steps.ever) else ""
 
 
@@ -202,7 +202,7 @@ def _refolded(mirror: Mirror, work: Work) -> list[Lane]:
 
 def refolds(lane: Lane, steps: Steps) -> bool:
     """True if a lane's changes from its first new one on are not enough, so that its whole history is folded again."""
-    rekeyed, late = bool(lane.eras) and lane.folded_high is None, lane.late and not late_from(lane, steps)
+    rekeyed, late = bool(lane.eras) and not lane.folded_high, lane.late and not late_from(lane, steps)
     stated = bool(steps.new) and not steps.passes
     return lane.merged or late or bool(lane.inherits) or stated or rekeyed
 
@@ -376,7 +376,7 @@ def _by_rules(pipeline: Pipeline, ledger: Ledger, plan: Plan, lane: Lane, applie
     lane = _needing_history(stamped, plan.mirror)
     subject = subject_of(plan.job, plan.mirror, name, plan.free_until)
     # there are no rows before the first change then
-    begins = lane.folded_high is None and lane.order_low is not None
+    begins = bool(lane.order_low) and not lane.folded_high
     statements = ledger.of(*name, lane.last)
     folded = ledger.states(plan.mirror.path, (each for each in statements if each.batch <= applied))
     steps = lane_steps(statements, replace(subject, recorded=folded), 0 if begins else lane.first)

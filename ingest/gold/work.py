@@ -34,9 +34,9 @@ _SUMS = ("changes", "updates", "partials", "key_changes", "inherits", "deletes",
 class LaneSums:
     """A lane's audit counts up to the last complete batch."""
 
-    high: str | None = None
+    high: str = ""  # the highest place
     last: int = 0  # the last batch with changes or statements
-    stated: str | None = None  # the highest place of its messages with statements, whatever tables these name
+    stated: str = ""  # the highest place of its messages with statements, whatever tables these name
     changes: int = 0
     reads: int = 0
     updates: int = 0
@@ -68,12 +68,11 @@ class LaneSums:
 
     def add(self, line: Line) -> None:
         """Add one more folded line."""
-        if line.order_high is not None and (self.high is None or line.order_high > self.high):
-            self.high = line.order_high
+        self.high = max(self.high, line.order_high or "")
         if line.changes or line.ddl:
             self.last = max(self.last, line.batch)
-        if line.ddl and line.order_high is not None:
-            self.stated = max(self.stated or "", line.order_high)
+        if line.ddl:
+            self.stated = max(self.stated, line.order_high or "")
         for name in (*_OF_NEW, *_SUMS):
             setattr(self, name, getattr(self, name) + getattr(line, name))
         self.servers = self.servers.union(line.servers)
@@ -225,7 +224,8 @@ def routes_of(pipeline: Pipeline, books: Books) -> Iterator[tuple[LaneId, _Route
 
 def _sums(lake: Tables, table: str, where: str) -> dict[LaneId, LaneSums]:
     rows = lake.ask(
-        f"""SELECT {duck.LANE_SQL}, max(order_high) AS high, max(CASE WHEN ddl > 0 THEN order_high END) AS stated,
+        f"""SELECT {duck.LANE_SQL}, coalesce(max(order_high), '') AS high,
+        coalesce(max(CASE WHEN ddl > 0 THEN order_high END), '') AS stated,
         max(CASE WHEN changes > 0 OR ddl > 0 THEN batch END) AS last, {duck.sums(_SUMS)},
         list(DISTINCT servers) AS servers, list(DISTINCT keys) AS keys FROM {table} WHERE {where} GROUP BY {duck.LANE_SQL}"""
     )
@@ -404,7 +404,7 @@ def pending_lane(
 ) -> Lane | None:
     """A lane for `gather`, of a mirror that has folded up to ``applied``; None if it is up to date and not merged."""
     past, new = replace(books.sums.get(name, LaneSums())), LaneSums()
-    low: str | None = None
+    lows: list[str] = []
     first = books.last + 1
     for line in sorted(lines, key=lambda line: line.batch):
         if line.batch <= applied:
@@ -412,11 +412,11 @@ def pending_lane(
             continue
         first = min(first, line.batch)
         new.add(line)
-        if line.changes and line.order_low is not None and (low is None or line.order_low < low):
-            low = line.order_low
+        if line.changes and line.order_low is not None:
+            lows.append(line.order_low)
     if first > books.last and not by.merged:
         return None
-    return _lane(name, past, new, by, first=first, last=books.last, order_low=low)
+    return _lane(name, past, new, by, first=first, last=books.last, order_low=min(lows, default=""))
 
 
 def lanes_of(pipeline: Pipeline, books: Books, path: str) -> list[LaneId]:
@@ -440,7 +440,7 @@ def whole_lane(books: Books, name: LaneId, by: LaneKeys) -> Lane:
     for line in books.lines:
         if (line.source, line.table_id) == name and line.batch <= books.last:
             every.add(line)
-    return _lane(name, LaneSums(), every, by, first=0, last=books.last, order_low=None)
+    return _lane(name, LaneSums(), every, by, first=0, last=books.last, order_low="")
 
 
 def _lane(name: LaneId, past: LaneSums, new: LaneSums, by: LaneKeys, **given: Any) -> Lane:
@@ -448,7 +448,7 @@ def _lane(name: LaneId, past: LaneSums, new: LaneSums, by: LaneKeys, **given: An
     past, new = by.counted(past), by.counted(new)
     return Lane(
         *name,
-        folded_high=past.high if past.changes else None,
+        folded_high=past.high if past.changes else "",
         last_folded=past.last,
         changes=new.changes,
         reads=new.reads,

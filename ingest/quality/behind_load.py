@@ -24,7 +24,7 @@ def lost_behind_load(ordered: OrderedLane, place: str) -> int:
     if not begun:  # its rows were removed
         return 0
     passed = same_place(lane.order_high) > place
-    has_passed_before = bool(lane.folded_high) and same_place(lane.folded_high or "") > place
+    has_passed_before = bool(lane.folded_high) and same_place(lane.folded_high) > place
     is_new = "true" if passed and not has_passed_before else f"last.batch > {ordered.since}"
     is_newer = "true" if passed or has_passed_before else "coalesce(last.clock >= begun.clock, false)"
     older = is_older(LoadBegin.at(begun[0]), begun, in_files=ordered.in_files)

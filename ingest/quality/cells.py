@@ -313,7 +313,7 @@ class KeySample:
     """Changes of one lane, of which those of the chosen keys are kept."""
 
     hashes: KeyHashes
-    high: str | None  # changes up to it precede others that were folded earlier
+    high: str  # changes up to it precede others that were folded earlier
     limit: int  # how many keys are compared
     every: bool = False  # compare all keys, regardless of the limit
     bounded: bool = False  # keep fewer keys, rather than more bytes than are held in memory
@@ -328,7 +328,7 @@ class KeySample:
             self.truncates.append(emptied)
             rows = rows.filter(pc.invert(cleared))
         first, second = self.hashes.of(rows)
-        late = np.array(pc.less_equal(rows.column("order_key"), self.high or ""), bool)
+        late = np.array(pc.less_equal(rows.column("order_key"), self.high), bool)
         partial = np.array(pc.fill_null(rows.column("partial"), False), bool)
         adds = np.array(pc.is_in(rows.column("op"), pa.array(["insert", "read"])), bool)
         hashed = (first, second, np.where(adds, first, 0), partial | late | (first != second) | self.every)
@@ -406,7 +406,7 @@ class _Reading:
 
     def history(self, rows: Iterable[Mapping[str, Any]], *, linked: bool) -> KeyHistory:
         """The changes as input of the fold."""
-        folded = "" if self.whole or self.low else self.lane.folded_high or ""
+        folded = "" if self.whole or self.low else self.lane.folded_high
         begins = max(self.above, self.low, folded)
         whole = self.whole and not self.above
         return KeyHistory(
@@ -439,7 +439,7 @@ def _feed(lake: Lake, lanes: Sequence[_Reading], since: int, read: Read) -> None
             if _fed(lake, reading, read):
                 continue
             reading.sample.forget()  # too many for every batch: the new changes determine most keys
-            reading.low, reading.above = "", max(reading.above, reading.lane.folded_high or "")
+            reading.low, reading.above = "", max(reading.above, reading.lane.folded_high)
         new.append(reading)
     if not new:
         return
@@ -553,7 +553,7 @@ class _Check:
             shard,
             stamps_of(mirror, lane.source, lane.table),
             whole=all_changes,
-            low=(lane.order_low or "") if lane.is_late and not all_changes else "",
+            low=lane.order_low if lane.is_late and not all_changes else "",
             above=began,
             rereads=pipeline.sends_no_inserts(lane.source),
             shared_reads=pipeline.shared_reads(lane.source),
@@ -571,7 +571,7 @@ class _Check:
 
         Of a long history that is left to `--deep`: the new changes determine most keys.
         """
-        if self._is_exhaustive or self.since <= 0 or lane.folded_high is None:
+        if self._is_exhaustive or self.since <= 0 or not lane.folded_high:
             return True
         if lane.changes_ever > REACH:
             return False
@@ -587,7 +587,7 @@ class _Check:
     def _steps_that_count(self, lane: CheckedLane, all_changes: bool) -> Sequence[tuple[SchemaStep, int]]:
         """The steps of a lane's statements with their batches, if the changes that are read may come before one of them."""
         batch, place = self.asked.stated.get(lane.source, (0, ""))
-        comes_first = batch > 0 and (all_changes or place >= (lane.order_low or ""))
+        comes_first = batch > 0 and (all_changes or place >= lane.order_low)
         if not comes_first and not self._has_new_statement(lane):
             return ()
         return self.asked.steps(self.mirror, lane.source, lane.table, self.subject.applied)

@@ -31,7 +31,7 @@ class Side:
     @classmethod
     def of_new(cls, lake: Lake, subject: CheckedMirror, since: int) -> Side:
         """One mirror alone with the changes of batches after ``since``, also where some of them are late."""
-        lanes = [replace(lane, folded_high=None) for lane in subject.lanes]
+        lanes = [replace(lane, folded_high="") for lane in subject.lanes]
         return cls(lake, replace(subject, lanes=lanes), since, 0)
 
     def asks(self, check: str) -> bool:

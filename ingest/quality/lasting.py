@@ -188,7 +188,7 @@ def _not_written(
     rows = lake.ask(
         f"""SELECT DISTINCT k FROM (SELECT [{duck.cells(names)}] AS k FROM {{changes.change}}
         WHERE {duck.of_lane(lane.source, lane.table)} AND op <> 'truncate'
-        AND order_key > {duck.text(lane.folded_high or "")}{condition}) AS c WHERE k IN ({listed})"""
+        AND order_key > {duck.text(lane.folded_high)}{condition}) AS c WHERE k IN ({listed})"""
     )
     written = [row["k"] for row in rows]
     return [key for key, cells in zip(keys, texts, strict=True) if cells not in written]

@@ -50,7 +50,7 @@ class OrderedLane:
     @property
     def is_weak(self) -> bool:
         """True if the first new change has no position, so that arrival decides."""
-        return self.lane.order_low is not None and is_weak(self.lane.order_low)
+        return bool(self.lane.order_low) and is_weak(self.lane.order_low)
 
     @property
     def in_files(self) -> bool:

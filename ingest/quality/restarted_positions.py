@@ -28,7 +28,8 @@ def restarted(ordered: OrderedLane) -> Iterator[Metric]:
 def _old(ordered: OrderedLane, load: str | None) -> Iterator[Metric]:
     """Complains of new changes that all come before what the mirror has."""
     lane = ordered.lane
-    low, high, folded = lane.order_low, lane.order_high, lane.folded_high
+    folded: str | None = lane.folded_high
+    low, high = lane.order_low, lane.order_high
     if load and folded and low and low < same_place(folded):
         folded = newest_of_stream(ordered, load)  # it may be sent again from before its load
     # loaded rows come before all changes, whenever they come
@@ -98,7 +99,7 @@ def _started_again(ordered: OrderedLane, beyond: str = "") -> int:
     writes it at a higher position, so none that is newer has a lower one.
     """
     lane = ordered.lane
-    if lane.order_low is None or ordered.is_weak or not ordered.subject.keyed:
+    if not lane.order_low or ordered.is_weak or not ordered.subject.keyed:
         return 0
     several = ordered.in_files and lane.several_new_topics
     if not (lane.floor or lane.turned_back or (several and (lane.source, lane.table) in ordered.turned())):

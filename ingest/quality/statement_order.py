@@ -85,7 +85,7 @@ def unsure_in_second(ordered: OrderedLane) -> int:
         row["order_key"] for row in ordered.statements if order_of(row["order_key"]).half == AFTER_ITS_ROW
     )
     prefixes = set(map(_second, anchored))
-    low = ordered.lane.order_low or ""
+    low = ordered.lane.order_low
     news = {_second(row["order_key"]) for row in ordered.statements if row["batch"] > ordered.since}
     wanted = sorted(each for each in prefixes if each in news or (ordered.lane.changes and low < each + "~"))
     total = 0

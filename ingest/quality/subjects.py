@@ -39,9 +39,9 @@ class CheckedLane:
     truncates: int
     truncates_ever: int
     changes_ever: int
-    order_low: str | None  # of the batches to check
-    order_high: str | None
-    folded_high: str | None  # of the batches before
+    order_low: str  # of the batches to check; empty if they have no changes
+    order_high: str
+    folded_high: str  # of the batches before
     newest: dt.datetime | None  # source commit time
     places: int  # the topics and partitions that it was read from
     key_changes_ever: int = 0
@@ -59,7 +59,7 @@ class CheckedLane:
     @property
     def is_late(self) -> bool:
         """True if some new change comes before one of an earlier batch."""
-        return bool(self.order_low and self.folded_high and self.order_low <= self.folded_high)
+        return "" < self.order_low <= self.folded_high
 
     @property
     def floor(self) -> str | None:

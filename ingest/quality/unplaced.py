@@ -43,12 +43,12 @@ def unplaced_changes(ordered: OrderedLane) -> Iterator[Metric]:
 def _unplaced(ordered: OrderedLane) -> int:
     """The number of new changes and statements without a position that arrived after a change with one."""
     lane = ordered.lane
-    before = bool(lane.folded_high) and not is_weak(lane.folded_high or "")
-    placed = before or (lane.order_high is not None and not is_weak(lane.order_high))
+    before = bool(lane.folded_high) and not is_weak(lane.folded_high)
+    placed = before or (bool(lane.order_high) and not is_weak(lane.order_high))
     if not placed:
         return 0
     new = [row["order_key"] for row in ordered.statements if row["batch"] > ordered.since]
-    lows = new if lane.order_low is None else [*new, lane.order_low]
+    lows = [*new, lane.order_low] if lane.order_low else new
     if not any(is_weak(key) and order_of(key).phase == 1 for key in lows):
         return 0
     late = "true" if before else 'f.batch IS NOT NULL AND (r.batch, r."offset") > (f.batch, f."offset")'
@@ -96,7 +96,7 @@ def _lost_reads(ordered: OrderedLane) -> _LostReads:
             WHERE op = 'read' AND batch > {ordered.since} AND NOT {read_sql()} GROUP BY k),
         later AS (SELECT n.k, n.last AS read, r.batch, r.order_key, r.after, {_is_newer("n.last", "r")} AS is_newer,
             {_is_before("r", "n.last")} AS is_before FROM news AS n JOIN rows AS r ON n.k = r.k
-            AND r.order_key > n.last.order_key AND r.order_key > {duck.text(lane.order_low or "")}),
+            AND r.order_key > n.last.order_key AND r.order_key > {duck.text(lane.order_low)}),
         beaten AS (SELECT k, read, max(struct_pack(order_key, after, is_newer)) AS change FROM later
             WHERE batch <= {ordered.since} OR (is_before AND is_newer) GROUP BY k, read),
         lost AS (SELECT k, read.order_key AS order_key, read.after AS after, read.batch AS batch, change.is_newer AS is_newer
@@ -151,7 +151,7 @@ def _loaded_in_vain(ordered: OrderedLane) -> Iterator[Metric]:
 
     They have no place among the changes, so they come before all of them, as those of a first load must.
     """
-    cleared = [row for row in clears(ordered) if row["order_key"] > (ordered.lane.order_low or "")]
+    cleared = [row for row in clears(ordered) if row["order_key"] > ordered.lane.order_low]
     values = ", ".join(
         f"({row['batch']}, {duck.text(row['topic'])}, {duck.value(row.get('partition'))}, {row['offset']}, "
         f"{duck.text(row['order_key'])})"

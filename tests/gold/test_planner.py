@@ -118,7 +118,7 @@ def test_a_long_history_is_folded_in_shares_of_its_keys() -> None:
     both = [replace(lane, merged=True, changes_ever=30_000)] * 2
     assert 60_000 == shares(*both)
     assert 0 == shares(replace(new, eras=(Era("1", ("id",)),)))
-    assert 50_001 == shares(replace(new, eras=(Era("1", ("id",)),), folded_high=None))
+    assert 50_001 == shares(replace(new, eras=(Era("1", ("id",)),), folded_high=""))
 
 
 def test_a_long_history_without_a_key_is_folded_in_shares_of_its_rows() -> None:
@@ -294,7 +294,7 @@ def test_more_changes_than_a_process_holds_are_folded_in_parts() -> None:
     mirror = Mirror(
         TableId("yard", None, "depot"), "mirrors/yard/depot", ("id",), (Column("id", "id", "int64"),)
     )
-    lane = Lane("s", TableId("yard", None, "depot"), 2, 2, None, "1", whole, whole, changes=500_001)
+    lane = Lane("s", TableId("yard", None, "depot"), 2, 2, "", "1", whole, whole, changes=500_001)
     for one, count in (
         (lane, 0),
         (replace(lane, new=ChangeKinds(), changes=500_000), 0),

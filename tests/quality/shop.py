@@ -112,7 +112,7 @@ class Shop:
         }
         lane = CheckedLane(
             "s", TABLE, 9, len(new), count["read"], count["delete"], 0, count["truncate"], 0, ever or len(self.changes),
-            places[0] if new else None, places[-1] if new else None, max(old, default=None), None, 1,
+            places[0] if new else "", places[-1] if new else "", max(old, default=""), None, 1,
             inserts=count["insert"],
         )  # fmt: skip
         kinds = {one.column: one.delta for one in mirror.columns}

@@ -199,7 +199,7 @@ def test_an_accepted_loss_is_no_second_insert(
         TABLE,
         MIRROR.path,
         MIRROR,
-        lanes=[CheckedLane("s", TABLE, *[0] * 8, *[None] * 4, 1)],  # type: ignore[call-arg]
+        lanes=[CheckedLane("s", TABLE, *[0] * 8, *[""] * 3, None, 1)],  # type: ignore[call-arg]
     )
     lake = Lake(cast("Any", None), Pipeline("p", Path("/p.yaml"), "/lake", ()))
     (one,) = [each for each in metrics(lake, subject, found) if each.check == "insert_of_a_live_key"]

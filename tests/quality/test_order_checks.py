@@ -128,7 +128,7 @@ def test_events_of_another_partition_are_in_doubt(
         for partition, key in ([event] if event else [])
     ]
     lane = CheckedLane(
-        "s", ORDERS, 2, 1, 0, 0, 0, truncates, truncates, 1, placed(), placed(), None, None, len(rows)
+        "s", ORDERS, 2, 1, 0, 0, 0, truncates, truncates, 1, placed(), placed(), "", None, len(rows)
     )
     source = Source("s", kind, "canal")
     one = OrderedLane(cast("Lake", Books(*rows)), CheckedMirror(ORDERS, ""), lane, source, 1, statements)
@@ -154,7 +154,7 @@ def test_topics_that_share_a_bare_name_are_counted(
             "INSERT INTO books VALUES ('s', ?, 0, ?, NULL, 'orders', 1, 0, 0)", [one, database]
         )
     table = TableId(database, None, "orders")
-    lane = CheckedLane("s", table, 2, 1, 0, 0, 0, 0, 0, 1, None, None, None, None, len(topics))
+    lane = CheckedLane("s", table, 2, 1, 0, 0, 0, 0, 0, 1, "", "", "", None, len(topics))
     source = Source("s", kind, "debezium")
     found = mixed_topics(OrderedLane(cast("Lake", books), CheckedMirror(table, ""), lane, source, 1))
     assert expected == sum(one.observed for one in found)
