@@ -52,6 +52,9 @@ NULL_VALUE = "null value"
 CONTROL_OPS = frozenset({Op.HEARTBEAT, Op.BEGIN, Op.COMMIT, Op.CONTROL})
 
 
+_Part = str | msgspec.UnsetType | None
+
+
 class TableId(NamedTuple):
     """A source table's name in its parts, never joined and split again."""
 
@@ -68,9 +71,9 @@ class TableId(NamedTuple):
         return cls(row["database"], row["schema"], row["table"])
 
     @classmethod
-    def without_schema(cls, database: str | None, table: str | None) -> TableId:
-        """The table of a database without schemas; `NO_TABLE` if a message names neither."""
-        return cls(database, None, table) if database or table else NO_TABLE
+    def named(cls, database: _Part, schema: _Part, table: _Part) -> TableId:
+        """The table that a message names: a part that is empty or unset is none, as in `NO_TABLE`."""
+        return cls(*[str(part) if part else None for part in (database, schema, table)])
 
     @property
     def name(self) -> str:

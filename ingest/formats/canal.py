@@ -189,7 +189,7 @@ def head_of(envelope: Found, topic: str, hints: Hints, dialect: CanalDialect, no
     if envelope.table:
         table, odd = _named(envelope.database or None, envelope.schema or None, envelope.table)
     else:
-        table = hints.table_of(topic) or TableId(envelope.database or None, envelope.schema or None, None)
+        table = hints.table_of(topic) or TableId.named(envelope.database, envelope.schema, None)
         odd = _odd_name(table.name)
     if note or odd or place.note:
         note = noted(note, place.note, odd)

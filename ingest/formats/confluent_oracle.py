@@ -24,7 +24,7 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from ingest import values
-from ingest.change import NO_TABLE, Change, ColumnSchema, Hints, Image, Message, Op, TableId
+from ingest.change import Change, ColumnSchema, Hints, Image, Message, Op, TableId
 from ingest.decoding import connect, json_values, rows
 from ingest.errors import Undecodable
 from ingest.formats import About
@@ -181,12 +181,12 @@ def _place(metadata: Mapping[str, str | None], note: str | None) -> Change:
 @remembered(4096)
 def _table(name: str | None) -> TableId:
     """``ORCL.ADMIN.USERS`` is a database, a schema and a table."""
-    parts = [part or None for part in (name or "").split(".")]
+    parts = (name or "").split(".")
     if len(parts) == 3:
-        return TableId(*parts)
+        return TableId.named(*parts)
     if len(parts) == 2:
-        return TableId(parts[0], None, parts[1])
-    return TableId(None, None, parts[0]) if parts[0] else NO_TABLE
+        return TableId.named(parts[0], None, parts[1])
+    return TableId.named(None, None, parts[0])
 
 
 def _row(place: Change, record: OracleRecord, message: Message, hints: Hints) -> Change:

@@ -172,7 +172,7 @@ def read_schema(raw: bytes, names: tuple[str, str, str, str]) -> Schema:
     if schema and listed not in schema and key not in schema and schema.keys() != {"source"}:
         raise Undecodable("not-this-format", f"schema.{listed} and schema.{key} are missing")
     source = values.optional_image(schema.get("source")) or {}
-    database, owner = source.get("dbName") or None, source.get(owner_name) or None
+    database, owner = source.get("dbName"), source.get(owner_name)
     kind = (source.get("dbType") or "").lower()
     if owner == database and "mysql" in kind:  # MySQL has no schemas: the name is only repeated
         owner = None
@@ -182,7 +182,7 @@ def read_schema(raw: bytes, names: tuple[str, str, str, str]) -> Schema:
     if not keys:
         known = ROW_IDS + (("rowid", "ROWID") if dialect == "oracle" else ())
         keys = next(((name,) for name, _type in columns if name in known), ())
-    return Schema(TableId(database, owner, source.get(table_name) or None), keys, columns, dialect)
+    return Schema(TableId.named(database, owner, source.get(table_name)), keys, columns, dialect)
 
 
 def column_list(raw: Raw | None) -> Columns:

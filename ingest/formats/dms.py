@@ -109,13 +109,13 @@ def recognise(sample: bytes) -> str | None:
 
 
 def _place(meta: Image, op: Op, note: str | None) -> Change:
-    schema, table = meta.get("schema-name") or None, meta.get("table-name") or None
+    schema, table = meta.get("schema-name"), meta.get("table-name")
     position = meta.get("stream-position") or None
     sequence, log = log_position(position), _MYSQL.match(position or "")
     clock = rows.moment(meta.get("commit-timestamp"), "UTC")
     return Change(
         op=op,
-        table=TableId.without_schema(schema, table),
+        table=TableId.named(schema, None, table),
         sequence=sequence,
         position=position,
         servers=rows.binlog(None, log[0].partition(":")[0]) if log else (),

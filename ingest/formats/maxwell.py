@@ -113,7 +113,7 @@ def _place(envelope: Mapping[str, Raw], op: Op, note: str | None) -> Change:
     database, table = values.member_text(envelope, "database"), values.member_text(envelope, "table")
     return Change(
         op=op,
-        table=TableId.without_schema(database, table),
+        table=TableId.named(database, None, table),
         sequence=sequence,
         position=position,
         servers=rows.binlog(values.member_text(envelope, "server_id"), (position or "").rpartition(":")[0])

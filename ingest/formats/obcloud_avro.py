@@ -79,10 +79,10 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     op = OPS.get(record["operation"] or "")
     if op is None:
         raise Undecodable("unknown-operation", "the record has no operation")
-    database, name = record["schemaName"] or None, record["tableName"] or None
+    database, name = record["schemaName"], record["tableName"]
     common = Change(
         op=op,
-        table=TableId.without_schema(database, name),
+        table=TableId.named(database, None, name),
         sequence=(record["id"],),
         position=record["position"] or None,
         event_time=values.micros_of(record["timestamp"], 1) or None,

@@ -22,7 +22,7 @@ from msgspec import Raw
 from msgspec.json import encode
 
 from ingest import types, values
-from ingest.change import NO_TABLE, Change, Hints, Image, Message, Op, Options, TableId
+from ingest.change import Change, Hints, Image, Message, Op, Options, TableId
 from ingest.decoding import rows
 from ingest.errors import Undecodable
 from ingest.formats import About, SharedEvidence
@@ -159,11 +159,9 @@ def placed(
 def _table(name: str | None) -> TableId:
     parts = (name or "").split(".")
     if len(parts) == 3:
-        return TableId(parts[0] or None, parts[1] or None, parts[2] or None)
+        return TableId.named(*parts)
     owner, dot, table = (name or "").partition(".")
-    if not dot:
-        return TableId(None, None, owner) if owner else NO_TABLE
-    return TableId(owner or None, None, table or None)
+    return TableId.named(owner, None, table) if dot else TableId.named(None, None, owner)
 
 
 def _keys(envelope: Mapping[str, Raw]) -> tuple[str, ...]:

@@ -134,7 +134,7 @@ def _place(meta: Image, op: Op, note: str | None) -> Change:
         sequence, event = (second, AFTER_EVERY_COUNTER if op is Op.DDL else 0), op is Op.DDL
     return Change(
         op=op,
-        table=TableId.without_schema(database or None, meta.get("table_name") or None),
+        table=TableId.named(database, None, meta.get("table_name")),
         keys=key_names(meta.get("record_primary_key")),
         phase=0 if op is Op.READ and not sequence else 1,
         sequence=sequence,

@@ -169,7 +169,7 @@ def table_named(name: str | None) -> TableId:
         owner, table = (part and part.replace('""', '"') for part in quoted.groups())
         return TableId(owner, None, table)
     owner, dot, table = name.partition(".")
-    return TableId(owner or None, None, table or None) if dot else TableId(None, None, name)
+    return TableId.named(owner, None, table) if dot else TableId(None, None, name)
 
 
 _QUOTED = re.compile(r'(?:"((?:[^"]|"")+)"\.)?"((?:[^"]|"")+)"')

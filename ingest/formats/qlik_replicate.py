@@ -195,7 +195,7 @@ def _table(*places: NamedRecord) -> TableId:
     if not names or not names[0]:
         return NO_TABLE
     owners = [name for place in places for name in (place.schema, place.schema_name) if name is not UNSET]
-    return TableId((owners[0] or None) if owners else None, None, names[0])
+    return TableId.named(owners[0] if owners else None, None, names[0])
 
 
 def _row(

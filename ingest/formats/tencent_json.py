@@ -132,7 +132,7 @@ def _place(record: SubscribedRecord, note: str | None) -> Change:
         note = rows.noted(note, unplaced, kind if op is Op.CONTROL else None)
     return Change(
         op=op,
-        table=TableId.without_schema(record.schema_name or None, record.table_name or None),
+        table=TableId.named(record.schema_name, None, record.table_name),
         sequence=(number,) if number is not None and is_placed else (),
         position=record.position or None,
         event_time=values.micros_of(seconds, 1) if seconds and seconds > 0 else None,

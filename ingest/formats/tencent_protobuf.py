@@ -270,9 +270,9 @@ def _statement(header: Any, event: Any) -> Sequence[Change]:
 @remembered(4096)
 def _table(source: int, name: str, table: str) -> TableId:
     """The table of a header's ``schemaName`` and ``tableName``."""
-    if DIALECTS.get(source) == database_kinds.POSTGRES and (name or table):
-        return TableId(None, name or None, table or None)
-    return TableId.without_schema(name or None, table or None)
+    if DIALECTS.get(source) == database_kinds.POSTGRES:
+        return TableId.named(None, name, table)
+    return TableId.named(name, None, table)
 
 
 def _rows(header: Any, event: Any, hints: Hints, row: int) -> list[Change]:
