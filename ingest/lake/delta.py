@@ -519,6 +519,7 @@ class _State:
         info: Mapping[str, Any] = {}
         for action in actions:
             if entry := action.get("add"):
+                _refuse_outside(entry["path"])
                 vector = _filled(entry.get("deletionVector") or {})
                 self.files[entry["path"], _vector(vector)] = DataFile(
                     entry["path"],
@@ -586,6 +587,19 @@ _last: dict[str, _Seen] = {}
 def _filled(action: Mapping[str, Any]) -> dict[str, Any]:
     """An action's members; a checkpoint also has the empty ones."""
     return {name: value for name, value in action.items() if value is not None}
+
+
+def _refuse_outside(path: str) -> None:
+    """Refuse a data file that is not below its table: who may write a log could show any file that this user can read.
+
+    Raises:
+        UnreadableError: it is outside, as those of a shallow clone are, too.
+    """
+    place = unquote(path)
+    if place.startswith(("/", "file:")) or "://" in place or ".." in place.split("/"):
+        raise UnreadableError(
+            f"a log names a data file outside of its table ({path}), which is read with Spark alone."
+        )
 
 
 def _vector(descriptor: Mapping[str, Any]) -> str:

@@ -151,6 +151,27 @@ def test_a_table_made_again_in_the_same_folder_is_not_taken_for_the_old_one(tmp_
     assert first.table_id != delta.snapshot(folder).table_id
 
 
+@pytest.mark.parametrize("up", ["../", "%2e%2e/", "x/../../", "", "file://"])
+@pytest.mark.parametrize("in_checkpoint", [False, True])
+def test_a_data_file_outside_of_its_table_is_not_read(
+    tmp_path: Path, up: str, *, in_checkpoint: bool
+) -> None:
+    """Whoever may write to a lake could show any Parquet file that the service can read, on its SQL page."""
+    from deltalake import DeltaTable
+
+    secret = Path(written(tmp_path / "secret", 1))
+    file = next(secret.glob("*.parquet"))
+    folder = written(tmp_path / "t", 1)
+    log = tmp_path / "t/_delta_log" / f"{0:020d}.json"
+    path = f"{up}secret/{file.name}" if up.endswith("../") or up == "%2e%2e/" else f"{up}{file}"
+    name = next(Path(folder).glob("*.parquet")).name
+    log.write_text(log.read_text().replace(name, path))
+    if in_checkpoint:
+        DeltaTable(folder).create_checkpoint()
+    with pytest.raises(UnreadableError, match="outside of its table"):
+        read(folder)
+
+
 def test_an_unknown_table_feature_is_refused(tmp_path: Path) -> None:
     """What a feature that is not known here means for the rows cannot be known either."""
     folder = written(tmp_path / "t", 1)
