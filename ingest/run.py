@@ -38,6 +38,7 @@ from ingest.lake import (
     decisions,
     decoded_with,
     faults,
+    hadoop,
     identity,
     lock,
     mirrors,
@@ -238,6 +239,18 @@ def _written_by_spark(lake: Lake) -> list[str]:
     return [f"{said}: `engine: spark` in the pipeline file ends this warning."]
 
 
+def _open_to_two(lake: Lake) -> list[str]:
+    """A warning if neither the store nor Spark's commits keep two drivers from replacing each other's entries."""
+    path = lake.pipeline.lake
+    has_log_store = any(name.startswith("spark.delta.logStore.") for name in lake.pipeline.spark)
+    if has_log_store or not hadoop.admits_two(path):
+        return []
+    said = f"the store of {path} lets a second writer replace a new file (it ignores If-None-Match)"
+    return [
+        f"{said}: let only one driver write this lake, or set a `spark.delta.logStore` as docs/cluster.md says."
+    ]
+
+
 def _noticed(lake: Lake, warm: Warm, result: Result) -> Iterator[str]:
     """What else is to be said of the lake after the stages; what no run changes, once in a session."""
     if "gold" in result.stages:
@@ -248,6 +261,7 @@ def _noticed(lake: Lake, warm: Warm, result: Result) -> Iterator[str]:
             yield batches.sentence(lake.pipeline, newest)
         yield from (mistyped.sentence for mistyped in targets.mistyped(lake))
         yield from _written_by_spark(lake)
+        yield from _open_to_two(lake)
         warm.looked = True
     yield from _unused_cluster(lake, result)
 

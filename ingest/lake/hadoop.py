@@ -17,13 +17,20 @@ from ingest.lake.object_store import ObjectStore
 # where of two writers of one new file one is refused
 _ADMIT_ONE = ("hdfs://", "viewfs://", "webhdfs://", "abfs://", "abfss://", "gs://")
 _ONLY_IF_NEW = "fs.option.create.conditional.overwrite"  # S3A: the store itself refuses a second writer
+_REFUSED = "RemoteFileChangedException"  # S3A's, of the store's answer 412
+_admits_one: dict[str, bool] = {}  # the lakes of which it is known
+
+
+def admits_two(lake: str) -> bool:
+    """True for a lake whose store has let this process replace a new file."""
+    return _admits_one.get(lake) is False
 
 
 class HadoopStore:
     """The files of a lake, by their whole paths; what cannot be done raises `SetupError`.
 
     HDFS refuses a second file of one name, and so does a store that supports ``If-None-Match``; elsewhere two writers
-    that start at the same moment may both succeed. ``admits_one`` is True where the first is known.
+    that start at the same moment may both succeed.
     """
 
     def __init__(self, lake: str) -> None:
@@ -35,7 +42,6 @@ class HadoopStore:
         self._error = Py4JError
         self._conf = spark._jsparkSession.sessionState().newHadoopConf()
         self._lake = lake
-        self.admits_one = lake.startswith(_ADMIT_ONE)
 
     def _at(self, path: str) -> tuple[Any, Any]:
         where = self._jvm.org.apache.hadoop.fs.Path(path)
@@ -77,13 +83,32 @@ class HadoopStore:
             raise
         return True
 
+    def admits_one(self, path: str, data: bytes) -> bool:
+        """True if the store itself refuses a second writer of a new file.
+
+        S3's client is no proof: once in a process, the file that this process has just written is written again as a new one.
+        """
+        if self._lake not in _admits_one:
+            _admits_one[self._lake] = self._lake.startswith(_ADMIT_ONE) or self._refuses(path, data)
+        return _admits_one[self._lake]
+
+    def _refuses(self, path: str, data: bytes) -> bool:
+        try:
+            self._put(path, data, over=False)
+        except (OSError, self._error) as error:
+            return _REFUSED in str(getattr(error, "java_exception", ""))
+        return False
+
     def _write(self, path: str, data: bytes, *, over: bool) -> None:
         with self._reached():
-            files, where = self._at(path)
-            creation = files.createFile(where).overwrite(over)
-            stream = (creation if over else creation.opt(_ONLY_IF_NEW, True)).recursive().build()
-            with contextlib.closing(stream):
-                stream.write(bytearray(data))
+            self._put(path, data, over=over)
+
+    def _put(self, path: str, data: bytes, *, over: bool) -> None:
+        files, where = self._at(path)
+        creation = files.createFile(where).overwrite(over)
+        stream = (creation if over else creation.opt(_ONLY_IF_NEW, True)).recursive().build()
+        with contextlib.closing(stream):
+            stream.write(bytearray(data))
 
     def remove(self, path: str) -> None:
         """Delete a file, if there is one."""

@@ -291,7 +291,9 @@ def _held_object(lake: str, what: str, patience: float) -> Iterator[None]:
     if not is_new:
         _wait_for_holder(store, lake, patience)
         store.write(path, _text(holder))
-    if not (is_new and store.admits_one):  # then of two runs at once the last one to write has the lake
+    if not (
+        is_new and store.admits_one(path, _text(holder))
+    ):  # then of two runs at once the last one to write has the lake
         time.sleep(_SETTLED)
         if _read(store, path).get("token") != holder["token"]:
             raise LockedError(f"Another run took over the lake {lake} at the same moment: run again.")

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from http.client import responses
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ingest.errors import StoreError
@@ -43,8 +43,6 @@ _CODE = re.compile(r"<Code>([A-Za-z]+)</Code>")
 @dataclass
 class ObjectStore:
     """One lake's root in a store, with cached listings of its files; a `Store`."""
-
-    admits_one: ClassVar[bool] = True  # of two writers of one new file: a store that does not is Spark's
 
     root: str
     options: Mapping[str, str] = field(repr=False)  # with secrets
@@ -250,6 +248,10 @@ class ObjectStore:
                 return _put_new(self._objects, self._under(path), data)
         finally:
             self.unsettle(path.rpartition("/")[0])
+
+    def admits_one(self, _path: str, _data: bytes) -> bool:
+        """True: a store that lets a second writer replace a new file is left to Spark."""
+        return True
 
     def create(self, path: str) -> Upload:
         """A new file for Arrow to write to, which `finish` ends."""

@@ -22,10 +22,13 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
+from ingest import run as runs
+from ingest.config import Pipeline
 from ingest.config.model import TableRule
 from ingest.errors import LockedError, SetupError
-from ingest.lake import hadoop, lock
+from ingest.lake import hadoop, lock, stores
 from ingest.lake.hadoop import HadoopStore
+from ingest.lake.lake import Lake
 from ingest.lake.lock import UPKEEP, check, held, rewriting
 from ingest.run import Warm
 from tests.gold.depot import Depot
@@ -413,12 +416,15 @@ def test_a_heartbeat_never_takes_back_a_lost_lock(
 class Objects:
     """A store with one lock, which another run writes a moment after the first writer."""
 
-    admits_one: bool
+    is_strict: bool
     text: bytes = b""
     is_raced: bool = True
 
+    def admits_one(self, _path: str, _data: bytes) -> bool:
+        return self.is_strict
+
     def put_new(self, path: str, data: bytes) -> bool:
-        if self.text and self.admits_one:
+        if self.text and self.is_strict:
             return False
         self.write(path, data)
         return True
@@ -439,7 +445,7 @@ class Objects:
 
 
 @pytest.mark.parametrize("is_raced", [True, False])
-@pytest.mark.parametrize("objects", [Objects(admits_one=False), Objects(admits_one=True, text=b"{}")])
+@pytest.mark.parametrize("objects", [Objects(is_strict=False), Objects(is_strict=True, text=b"{}")])
 def test_of_two_runs_that_write_one_lock_one_goes_on(
     objects: Objects, is_raced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -450,6 +456,26 @@ def test_of_two_runs_that_write_one_lock_one_goes_on(
     with refused, held("s3a://bucket/lake", "one"):
         entered = True
     assert entered is not is_raced
+
+
+@pytest.mark.parametrize(
+    ("admits_one", "settings", "warns"),
+    [
+        (False, {}, True),
+        (False, {"spark.delta.logStore.s3a.impl": "io.delta.storage.S3DynamoDBLogStore"}, False),
+        (True, {}, False),
+    ],
+)
+def test_a_store_that_ignores_conditions_is_warned_of(
+    admits_one: bool, settings: dict[str, str], warns: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There a second driver replaces entries of a table's log, whichever engine the pipeline file names."""
+    monkeypatch.setattr(hadoop, "_admits_one", {"s3a://b/lake": admits_one})
+    monkeypatch.setattr(stores, "_stores", {})  # a process that reads lakes in stores reads files otherwise
+    pipeline = Pipeline("shop", Path("shop.yaml"), "s3a://b/lake", (), spark=settings, engine="spark")
+    warnings = runs._open_to_two(Lake(unstarted(), pipeline))
+    assert warns == ("let only one driver write this lake" in " ".join(warnings))
+    assert warns == bool(warnings)
 
 
 @pytest.mark.spark
