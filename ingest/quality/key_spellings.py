@@ -6,7 +6,8 @@ spellings of one value are two keys. Then one row of the source is two in the mi
 A number whose precision no message names (Oracle's NUMBER, PostgreSQL's NUMERIC) is one value in all its spellings. Of a text,
 or of a column without a type, this is not known: ``1`` and ``1.0`` may be two versions, ``a`` and ``a  `` two rows. There the
 messages must prove it: an update or a delete by a spelling of which no row ever came, while a row by another one was there; or
-each spelling came as a bare number of JSON, which is no text.
+each spelling came as a bare number of JSON, which is no text.  A row that was read from the source is newer than its place:
+it proves nothing of a change before it was read.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ingest.lake import duck
 from ingest.lake.mirrors import Column
 from ingest.lake.raw import NOTHING, raw
 from ingest.lake.rejects import PLACE
+from ingest.lake.snapshots import read_sql
 from ingest.lake.tables import Row
 from ingest.quality.catalogue import FAILING_KEYS, KEY_SPELLINGS, Metric, key_json
 from ingest.quality.live_rows import live_rows
@@ -70,16 +72,18 @@ def _spelt_twice(ordered: OrderedLane, doubtful: Mapping[str, Column], *, must_b
     names = ordered.subject.decided.keys
     key, left_key = (f"[{ordered.cells(*images)}]" for images in (("after", "before"), ("before", "after")))
     changes = f"""SELECT CASE WHEN op = 'update' AND {key} <> {left_key} THEN 'insert' ELSE op END AS op, order_key AS place,
-        {key} AS k, {left_key} AS left_key
+        {key} AS k, {left_key} AS left_key, event_time, {read_sql()} AS is_read
         FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where} AND order_key > {duck.text(ordered.emptied())}"""
     is_whole = " AND ".join(f"k[{i}] IS NOT NULL" for i in range(1, len(names) + 1))
     spelt = ordered.lake.ask(
-        f"""WITH {live_rows(changes)},
-        begun AS (SELECT k, min(place) AS first, arg_min(op, place) AS first_op FROM written GROUP BY k),
-        spelt AS (SELECT [{_in_one_spelling(names, doubtful)}] AS value, k, last, last.op <> 'delete' AS lives, first, first_op
+        f"""WITH {live_rows(changes, "event_time", "is_read")},
+        begun AS (SELECT k, min(place) AS first, arg_min(op, place) AS first_op, min(event_time) AS first_time,
+            min(event_time) FILTER (is_read) AS read_time FROM written GROUP BY k),
+        spelt AS (SELECT [{_in_one_spelling(names, doubtful)}] AS value, k, last, last.op <> 'delete' AS lives, begun.* EXCLUDE (k)
             FROM newest JOIN begun USING (k) WHERE {is_whole})
         SELECT arg_max(k, last) AS k, list(k) AS spellings, list(first) AS places,
-            coalesce(max(first) FILTER (first_op IN ('update', 'delete')) > min(first) FILTER (first_op IN ('insert', 'read')), false) AS is_proven
+            coalesce(max(first) FILTER (first_op IN ('update', 'delete')) > min(first) FILTER (first_op IN ('insert', 'read')), false)
+                AND coalesce(max(first_time) FILTER (first_op IN ('update', 'delete')) > min(read_time) FILTER (first_op = 'read'), true) AS is_proven
         FROM spelt GROUP BY value
         HAVING count(*) > 1 AND count(*) FILTER (lives) > CASE WHEN arg_max(lives, last) THEN 1 ELSE 0 END
         ORDER BY k"""

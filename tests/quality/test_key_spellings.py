@@ -10,6 +10,8 @@ import pytest
 
 from ingest.config.model import TableRule
 from ingest.lake import duck
+from ingest.lake.snapshots import folder
+from ingest.order import RANK
 from ingest.quality import key_spellings
 from ingest.quality.catalogue import Metric
 from tests.shops import Shops, metrics_by_spark, order_metrics
@@ -293,3 +295,20 @@ def test_a_key_that_moves_to_a_text_like_another_one(tmp_path: Path) -> None:
     }
     mine.lines.append(json.dumps(moved | {"old": {"id": "5"}}))
     assert [] == mine.batch(("update", "1"))
+
+
+@pytest.mark.parametrize(("minute", "count"), [(15, 0), (13, 1)], ids=["before it was read", "after"])
+def test_a_row_that_was_read_after_its_place_proves_nothing(tmp_path: Path, minute: int, count: int) -> None:
+    """Its key may have been another row's at that place, where the database takes `a` and `a  ` for one key."""
+    mine = Untyped(tmp_path, TableRule(match="*", keys=("id",)), dialect="ogg")
+    assert [] == mine.batch(("insert", "77"))
+    read = {
+        "ingest-snapshot": 1, "op": "read", "table": ["S", None, "T"], "keys": ["id"], "types": {"id": "string", "v": "string"},
+        "place": {"phase": "1", "sequence": ["1", "2"], "half": "3", "arrival": ["1", str(RANK), "2", "1", "0"]},
+        "name": "snapshot 2, chunk 1", "time": f"2024-06-10T06:{minute}:00Z", "rows": [["a", "1"]],
+    }  # fmt: skip
+    [source] = mine.lake.pipeline.sources
+    file = folder(mine.lake.pipeline, source.name) / "t-2" / "chunk-000001.ingest-snapshot.jsonl"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"{json.dumps(read)}\n", "utf-8")
+    assert count == len(mine.batch(("delete", "a  ")))
