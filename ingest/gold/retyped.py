@@ -23,7 +23,7 @@ from ingest.lake import duck
 from ingest.lake.datafiles import table_of
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror
-from ingest.lake.rejects import VALUES_NOT_KNOWN
+from ingest.lake.rejects import A_DEFAULT, VALUES_NOT_KNOWN
 from ingest.lake.schemas import REJECTS
 from ingest.lake.stamps import types_of
 from ingest.lake.tables import Tables
@@ -302,4 +302,4 @@ def _what(step: SchemaStep) -> str:
             "here they have their old values, or what MySQL makes of these"
         )
     form, _ = misfits(step.type)
-    return f"existing rows have the default {step.default!r}, which is {form}: here they have NULL"
+    return f"{A_DEFAULT}{step.default!r}, which is {form}: here they have NULL"

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake
 
 VALUES_NOT_KNOWN = "values-not-known"  # the reason of a column whose conversion no message shows
+A_DEFAULT = "existing rows have the default "  # how the detail of one begins whose default is no value of its type
+CONVERTED_SQL = f"(reason IS NOT DISTINCT FROM '{VALUES_NOT_KNOWN}' AND NOT starts_with(coalesce(detail, ''), '{A_DEFAULT}'))"
+"""The condition of rejects of which `ingest.quality.unknown_values` says what they leave open, and when nothing is any more."""
 REPLAY = "replay"  # bronze's kind of a row that means: decode these old bytes in this batch
 PLACE = ("source", "topic", "partition", "offset")
 _CELL = ("database", "schema", "table", "key", "column")
@@ -135,10 +138,10 @@ def groups(lake: Tables) -> list[Row]:
 
 
 def counted(lake: Tables) -> list[Row]:
-    """The number of open rejects by kind and source, with the first batch that has one."""
+    """The number of open rejects by kind and source that say what no check does, with the first batch that has one."""
     return lake.ask(
-        f"""SELECT kind, source, count(*) AS n, min(batch) AS batch FROM ({open_sql(lake)}) AS o GROUP BY ALL
-        ORDER BY kind, source"""
+        f"""SELECT kind, source, count(*) AS n, min(batch) AS batch FROM ({open_sql(lake)}) AS o WHERE NOT {CONVERTED_SQL}
+        GROUP BY ALL ORDER BY kind, source"""
     )
 
 

@@ -10,7 +10,7 @@ from ingest import formats
 from ingest.change import TableId
 from ingest.errors import counted
 from ingest.lake import duck
-from ingest.lake.rejects import open_sql
+from ingest.lake.rejects import CONVERTED_SQL, open_sql
 from ingest.lake.schemas import REJECTS
 from ingest.lake.tables import Row, Tables
 from ingest.quality.catalogue import FAILING_KEYS, Metric
@@ -134,7 +134,7 @@ def _rejected(lake: Tables, since: int) -> list[Row]:
     return lake.ask(
         f"SELECT {names}, count(*) AS n, first({why}) AS why, array_agg(DISTINCT {why}) AS whys, first(raw) AS raw, "
         f"array_agg(DISTINCT key) AS keys "
-        f"FROM ({open_sql(lake)}) WHERE kind IN ({', '.join(map(duck.text, REFUSED))}) AND batch > {since} "
+        f"FROM ({open_sql(lake)}) WHERE kind IN ({', '.join(map(duck.text, REFUSED))}) AND NOT {CONVERTED_SQL} AND batch > {since} "
         f"GROUP BY {names} ORDER BY {names}"
     )
 

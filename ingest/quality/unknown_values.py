@@ -23,7 +23,7 @@ from ingest.lake.decisions import DISMISS
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import rule_for
-from ingest.lake.rejects import VALUES_NOT_KNOWN, open_sql
+from ingest.lake.rejects import CONVERTED_SQL, open_sql
 from ingest.lake.resolve import leaves_values
 from ingest.order import is_weak, order_of
 from ingest.quality import images_before
@@ -87,9 +87,7 @@ _Made = Callable[[], Sequence[SchemaStep]]
 
 def _retyped(lake: Lake) -> _Retyped:
     names = ", ".join(map(duck.name, ("source", *TableId._fields, "column")))
-    rows = lake.ask(
-        f"SELECT DISTINCT {names} FROM ({open_sql(lake)}) AS o WHERE reason = {duck.text(VALUES_NOT_KNOWN)}"
-    )
+    rows = lake.ask(f"SELECT DISTINCT {names} FROM ({open_sql(lake)}) AS o WHERE {CONVERTED_SQL}")
     return {(row["source"], TableId.of(row), row["column"]) for row in rows}
 
 

@@ -33,9 +33,9 @@ def complaints(said: Schemas) -> list[tuple[str, str | None, float]]:
 
 
 def listed_problems(said: Schemas) -> list[tuple[str, str]]:
-    """What `ingest status` lists besides rejects, without another run, with the verb that leads on."""
+    """What `ingest status` lists, without another run, with the verb that leads on."""
     known = status.problems_of(LakeReader(said.pipeline))
-    return [(problem.kind, problem.command.split()[1]) for problem in known if problem.kind != "cell_rejects"]
+    return [(problem.kind, problem.command.split()[1]) for problem in known]
 
 
 def decide(said: Schemas, text: str) -> None:
