@@ -137,7 +137,13 @@ def _with_other_defaults(effects: list[Effect]) -> list[Effect]:
     ]
 
 
-_RANKS = {"drop_primary_key": 0, "drop_column": 1, "default_charset": 1, "modify_column": 2, "rename_table": 4}
+_RANKS = {
+    "drop_primary_key": 0,
+    "drop_column": 1,
+    "default_charset": 1,
+    "modify_column": 2,
+    "rename_table": 4,
+}
 
 
 def _one_by_one(renames: list[Effect]) -> list[Effect]:

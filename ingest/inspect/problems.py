@@ -21,6 +21,7 @@ from ingest.change import TableId
 from ingest.config import load
 from ingest.errors import ConfigError, HeldError, IngestError, command, counted
 from ingest.gold import completed
+from ingest.gold.policy import PARTLY
 from ingest.inspect.due import overdue
 from ingest.inspect.gone_tables import departed
 from ingest.inspect.problem_kinds import AGE, ERROR, OK, WARN, state_of, verb_of
@@ -246,7 +247,7 @@ def merged(
     settled = {check for subject, check in _COVERED.items() if subject not in in_state}
     complaints = [complaint for complaint in report.page(facts).problems if complaint.check not in settled]
     with_rows = {complaint.statement for complaint in complaints if complaint.statement}
-    state = _without(state, with_rows, logged, facts.file)
+    state = _without(state, with_rows | _over(facts, logged), logged, facts.file)
     covered = {complaint.check for complaint in complaints}
     by_subject = {
         problem.subject: problem for problem in state if _COVERED.get(problem.subject) not in covered
@@ -275,12 +276,30 @@ def merged(
     return sorted(by_subject.values(), key=lambda problem: problem.severity)
 
 
+def _over(facts: Facts, logged: Iterable[Listed]) -> set[str]:
+    """The statements that have left nothing open any more: all rows have come again, or are gone, as the last checks have found."""
+    sound = {
+        table.name
+        for table in facts.tables
+        if table.checked_at
+        and not table.stale
+        and not any(check.check in _OF_STATEMENTS and check.state != PASS for check in table.checks)
+    }
+    partly = [entry for entry in logged if entry.pending and entry.verdict.state == PARTLY]
+    left = {entry.statement.id for entry in partly if entry.mirror not in sound or not entry.folded}
+    return {entry.statement.id for entry in partly} - left
+
+
+_OF_STATEMENTS = ("unknown_values", "ddl_pending")
+"""The checks that say what undecided statements have left open."""
+
+
 def _without(
-    state: Iterable[Problem], with_rows: Collection[str], logged: Iterable[Listed], file: str
+    state: Iterable[Problem], told: Collection[str], logged: Iterable[Listed], file: str
 ) -> list[Problem]:
-    """Problems without the statements whose rows are a problem already: these are one problem, with one way out."""
+    """Problems without statements that are told: their rows are a problem already, with one way out, or none."""
     pending = {entry.statement.id for entry in logged if entry.pending}
-    left = pending - {*with_rows}
+    left = pending - {*told}
     if left == pending:
         return list(state)
     problems = []

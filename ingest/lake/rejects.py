@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake
 
 VALUES_NOT_KNOWN = "values-not-known"  # the reason of a column whose conversion no message shows
-A_DEFAULT = "existing rows have the default "  # how the detail of one begins whose default is no value of its type
+A_DEFAULT = (
+    "existing rows have the default "  # how the detail of one begins whose default is no value of its type
+)
 CONVERTED_SQL = f"(reason IS NOT DISTINCT FROM '{VALUES_NOT_KNOWN}' AND NOT starts_with(coalesce(detail, ''), '{A_DEFAULT}'))"
 """The condition of rejects of which `ingest.quality.unknown_values` says what they leave open, and when nothing is any more."""
 REPLAY = "replay"  # bronze's kind of a row that means: decode these old bytes in this batch

@@ -57,7 +57,8 @@ def of_mirrors(
                 continue
             of_lane = doubtful.get((lane.source, lane.table), ())
             made = cache(partial(images_before.steps_of, steps, subject.decided, lane, subject.applied))
-            gaps = list(_gaps(of_lane, lane, subject, retyped, made))
+            later = partial(_has_dropped, logged, lane)
+            gaps = [gap for gap in _gaps(of_lane, lane, subject, retyped, made) if not later(gap)]
             metrics += _of_gaps(lake, subject, lane, gaps, made)
             if lacking := never_null.get((lane.source, lane.table)):
                 explained = {gap.column for gap in gaps}
@@ -118,6 +119,23 @@ def _gaps(
             ]
             left += [name for name in converted if (lane.source, subject.table, name) in retyped]
         yield from (LeftUnknown(statement, name) for name in dict.fromkeys(left))
+
+
+def _has_dropped(logged: Iterable[Statement], lane: CheckedLane, gap: LeftUnknown) -> bool:
+    """True if the source has dropped a column since, under whatever name: its values are of no concern any more."""
+    name = gap.column
+    for statement in logged if name else ():
+        is_later = statement.source == lane.source and statement.order > gap.statement.order
+        if not is_later or statement.decided == DISMISS:
+            continue
+        for effect in statement.effects:
+            if effect.table != lane.table or effect.column != name:
+                continue
+            if effect.action == "drop_column":
+                return True
+            if effect.action == "rename_column":
+                name = str(effect.to)
+    return False
 
 
 def _of_gaps(

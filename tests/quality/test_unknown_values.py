@@ -107,6 +107,39 @@ def test_an_error_until_it_is_decided(tmp_path: Path, verb: str) -> None:
         assert [] == complaints(said)
 
 
+DROPPED = {  # what leaves values unknown, and what makes an end of the column, in one batch or two
+    "a new column": ["ADD COLUMN c INT AS (id + 1)", "DROP COLUMN c"],
+    "another type": ["MODIFY v TIME(1)", "DROP COLUMN v"],
+    "another name meanwhile": ["ADD COLUMN c INT AS (id + 1)", "RENAME COLUMN c TO d", "DROP COLUMN d"],
+    "a column of that name again": [
+        "ADD COLUMN c INT AS (id + 1)",
+        "DROP COLUMN c, ADD COLUMN c INT DEFAULT 3",
+    ],
+}
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_no_error_once_the_column_is_gone(tmp_path: Path, *, at_once: bool) -> None:
+    """The error stayed for values that the source itself has no more."""
+    said = Schemas(tmp_path, "mysql")
+    tables = {f"t{i}": clauses for i, clauses in enumerate(DROPPED.values())}
+    for table in tables:
+        said.ddl(f"CREATE TABLE {table} (id INT PRIMARY KEY, v TIME(6))", table)
+        said.row(table, id=1, v="10:00:00.960000")
+    said.run(*ALL)
+    for table, (unknown, *_) in tables.items():
+        said.ddl(f"ALTER TABLE {table} {unknown}", table)
+    if not at_once:
+        said.run(*ALL)
+        assert [*tables] == [table for table, *_ in complaints(said)]
+    for table, (_, *clauses) in tables.items():
+        for clause in clauses:
+            said.ddl(f"ALTER TABLE {table} {clause}", table)
+        said.row(table, id=2, **({} if "DROP COLUMN v" in clauses else {"v": "11:00:00.960000"}))
+    said.run(*ALL)
+    assert ([], []) == (complaints(said), listed_problems(said))
+
+
 KNOWN = {
     "mysql": [
         "ALTER TABLE {} ADD COLUMN c INT DEFAULT 5, ADD INDEX (c)",
