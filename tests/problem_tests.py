@@ -56,7 +56,8 @@ ELSEWHERE = {  # tests of their own
     "change_rejects": "tests/test_ways_out.py:refused",
     **dict.fromkeys(  # a night of one pipeline
         ("event_order", "unplaced_changes", "repeated_moves", "row_count", "key_unique", "key_not_null", "ghost_rows",
-         "missing_rows", "schema", "readable", "rows", "cells_checked"),
+         "missing_rows", "schema", "readable", "rows", "cells_checked", "ambiguities", "rows_read_again", "changes_compared",
+         "changes_proven", "duplicates", "rows_left_out", "columns_left_out", "cells_cut"),
         "tests/inspect/test_brought_about.py:test_what_has_happened_is_listed",
     ),
 }  # fmt: skip

@@ -28,10 +28,20 @@ SENT = {  # what the sources' second files bring about
     "read.t": {"re_reads_ignored", "old_positions"},
     "older.t": {"old_positions"},
     "restart.t": {"positions_started_again"},
+    "tied.t": {"ambiguities"},
+    "reread.t": {"rows_read_again"},
     "fine.t": set[str](),
 }
-COUNTED = ("rows", "cells_checked")
-"""What is only counted, and has a limit for the table ``counted.t`` here."""
+COUNTED = {
+    "counted.t": {"rows", "cells_checked", "changes_compared", "changes_proven"},
+    "resent.t": {"duplicates"},
+    "shaped.t": {"rows_left_out", "columns_left_out"},
+    "finer.t": {"cells_cut"},
+}
+"""What is only counted, and has a limit for these tables here."""
+
+
+FINER = {"id": "bigint", "word": "datetime(6)"}
 
 
 def duplicated(mirror: deltalake.DeltaTable) -> None:
@@ -88,6 +98,35 @@ def _schema(mirror: deltalake.DeltaTable) -> pa.Schema:
     return mirror.to_pyarrow_table().schema
 
 
+def counted_parts() -> dict[str, tuple[str, str, str]]:
+    """Tables of which a check counts something, in two files of a dialect each."""
+
+    def sent(name: str, *rows: tuple[str, int, str, str], **given: Any) -> str:
+        return "".join(
+            change(kind, "t", serial, {"id": key, "word": word}, database=name, id=serial, **given)
+            for kind, serial, key, word in rows
+        )
+
+    first = {
+        name: sent(name, ("INSERT", 100, "1", "a"))
+        for name in ("tied", "counted", "resent", "shaped", "finer")
+    }
+    tied = sent("tied", ("UPDATE", 200, "1", "b"), ("UPDATE", 200, "1", "c"))
+    update = sent("counted", ("UPDATE", 200, "1", "b"), old=[{"word": "a"}])
+    digits = sent("finer", ("INSERT", 200, "2", "2026-01-02 03:04:05.123456789"), mysqlType=FINER)
+    second = {
+        "tied": tied,
+        "counted": update,
+        "resent": first["resent"],
+        "shaped": sent("shaped", ("INSERT", 200, "7", "b")),
+        "finer": digits,
+    }
+    first["finer"] = sent("finer", ("INSERT", 100, "1", "2026-01-02 03:04:05"), mysqlType=FINER)
+    parts = {name: ("dts-canal", first[name], second[name]) for name in first}
+    loads = (sent("reread", ("INIT", serial, "1", word)) for serial, word in ((100, "a"), (200, "b")))
+    return parts | {"reread": ("dts-canal", *loads)}
+
+
 @pytest.fixture(scope="module")
 def night(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What is listed after two batches, and after what was done to the mirrors then: all is checked again."""
@@ -98,18 +137,23 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         "UPDATE", "t", 5000, {"id": "1", "word": "b"}, old=[{"word": "a"}], database="restart", id=5
     )
     parts["restart"] = "dts-canal", canal("INSERT", 900, "a", "restart"), newer
-    for name in (*PLANTED, "counted"):
+    parts |= counted_parts()
+    for name in PLANTED:
         first = canal("INSERT", 100, "a", name)
         parts[name] = "dts-canal", first, canal("INSERT", 200, "b", name).replace('"id": "1"', '"id": "2"')
     sources = "".join(
         f"  - {{name: {name}, kind: files, path: './{name}-*.jsonl', format: {part[0]}, settle: 1s}}\n"
         for name, part in parts.items()
     )
-    limits = ", ".join(f"{name}: 0" for name in COUNTED)
+    limits = "".join(
+        f"  - {{table: {name}, thresholds: {{{', '.join(f'{check}: 0' for check in checks)}}}}}\n"
+        for name, checks in COUNTED.items()
+    )
     (folder / "counts.csv").write_text("table,rows\nfine.t,7\n", "utf-8")
     file.write_text(
-        f"pipeline: night\nlake: ./lake\nengine: auto\nplain_tables: true\nsources:\n{sources}quality:\n"
-        f"  - {{table: counted.t, thresholds: {{{limits}}}}}\n  - {{table: fine.t, source_counts: counts.csv}}\n",
+        f"pipeline: night\nlake: ./lake\nengine: auto\nplain_tables: true\nsources:\n{sources}"
+        "tables:\n  - {match: shaped.t, where: id < 5, columns: {word: exclude}}\n"
+        f"quality:\n{limits}  - {{table: fine.t, source_counts: counts.csv}}\n",
         "utf-8",
     )
     for number in (1, 2):
@@ -137,7 +181,7 @@ def test_what_has_happened_is_listed(night: list[dict[str, Any]]) -> None:
     for cause in night:
         kinds.setdefault(cause["mirror"], set()).add(cause["kind"])
     wanted = SENT | {f"{name}.t": expected for name, (_, expected) in PLANTED.items()}
-    wanted |= {"counted.t": {*COUNTED}, "fine.t": {"row_count"}}
+    wanted |= COUNTED | {"fine.t": {"row_count"}}
     lacking = {
         name: (expected, kinds.get(name))
         for name, expected in wanted.items()
