@@ -359,8 +359,7 @@ class KeySample:
         touched = int(len(both) * (_SPACE / self.space))
         if self.space == _SPACE and len(both) <= self.limit:
             return [*truncates, *rows.to_pylist()], None, touched
-        added, counts = np.unique(added, return_counts=True)
-        always = np.concatenate([first[must], second[must], added[(counts > 1) & (added > 0)]])
+        always = np.concatenate([first[must], second[must], _added_again(rows, first, second, added)])
         hashes = np.union1d(both[: self.limit], np.unique(always)[: max(ALWAYS, self.limit)])
         # of the other keys of a changed key, changes may have been left out
         hashes = hashes[hashes < self.space]
@@ -381,6 +380,30 @@ class KeySample:
         self.pages.clear()
         self.truncates.clear()
         self._bytes = 0
+
+
+def _added_again(changes: pa.Table, first: Hashes, second: Hashes, added: Hashes) -> Hashes:
+    """The hashes of keys that were read again, or at which a row was inserted although none had left it just before.
+
+    Only their histories say whether rows have met there. Those of the others, which come and go, are among a batch's longest.
+    """
+    keys, counts = np.unique(added, return_counts=True)
+    several = keys[(counts > 1) & (keys > 0)]
+    concerned = np.flatnonzero(np.isin(first, several) | np.isin(second, several))
+    in_order = pc.sort_indices(changes["order_key"].take(pa.array(concerned)))
+    concerned = concerned[in_order.to_numpy()]
+    ops = changes["op"].take(pa.array(concerned))
+    deletes, reads = (np.array(pc.equal(ops, op), bool) for op in ("delete", "read"))
+    first, second = first[concerned], second[concerned]
+    moves = np.flatnonzero((first != second) & ~deletes)
+    # each change at its key, then those that move their row at the key that this has left
+    rows, hashes = np.concatenate([np.arange(len(first)), moves]), np.concatenate([first, second[moves]])
+    leaves = np.concatenate([deletes, np.ones(len(moves), bool)])
+    adds = np.concatenate([added[concerned] > 0, np.zeros(len(moves), bool)])
+    order = np.lexsort((rows, hashes))
+    rows, hashes, leaves, adds = rows[order], hashes[order], leaves[order], adds[order]
+    again = (hashes[1:] == hashes[:-1]) & adds[1:] & (reads[rows[1:]] | ~leaves[:-1])
+    return np.unique(hashes[1:][again])
 
 
 # --- reading changes ------------------------------------------------------------------------------

@@ -335,3 +335,50 @@ def test_a_value_under_no_column(
     shops.say(1, "INSERT", 2, "b", note="x").say(1, "INSERT", 3, "c", note=None).run()
     wrong = [] if rule else [((2,), "note", "is no column of the mirror, the changes give 'x'")]
     assert wrong == [one[:3] for one in shops.compared(1)["shop_1.item"].wrong]
+
+
+@pytest.mark.parametrize(
+    ("history", "is_chosen"),
+    [
+        ("insert delete insert delete insert", False),
+        ("read update delete insert", False),
+        ("insert away insert", True),  # keys that change are always compared
+        ("insert insert", True),
+        ("insert delete insert update insert", True),
+        ("insert delete update insert", True),
+        ("read delete read", True),  # what a load reads again says whether it is one
+        ("read read", True),
+    ],
+)
+def test_keys_are_chosen_at_which_rows_may_have_met(history: str, is_chosen: bool) -> None:
+    """A row inserted over another shows a wrong key; histories of rows that come and go are among the longest of a batch."""
+    key, others = "500", [str(number) for number in range(1, 200)]
+    changes = [("insert", other, other) for other in others]
+    for name in history.split():
+        left, left_for = (key, key) if name != "away" else (key, "1000")
+        changes.append((name.replace("away", "update"), left, left_for))
+    rows = [
+        {
+            "op": op,
+            "order_key": f"{place:06}",
+            "before": json.dumps({"id": old}) if op in ("update", "delete") else None,
+            "after": None if op == "delete" else json.dumps({"id": new}),
+            "types": "{}",
+            "partial": False,
+        }
+        for place, (op, old, new) in enumerate(changes)
+    ]
+    mirror = Mirror(TableId("p", None, "t"), "mirrors/p/t", ("id",), (Column("id", "id", "int64"),))
+    [seed] = [
+        seed
+        for seed in range(100)
+        if KeyHashes(mirror, seed).of_key((500,)) > KeyHashes(mirror, seed).of_key((1,))
+    ][:1]
+    sample = KeySample(KeyHashes(mirror, seed), None, 1, bounded=True)
+    for start in (100, 0, 200):  # what is read is in no order
+        sample.add(pa.RecordBatch.from_pylist(rows[start : start + 100], ROWS))
+    kept, hashes, touched = sample.chosen()
+    assert hashes is not None
+    assert is_chosen is bool(hashes[hashes == sample.hashes.of_key((500,))].size)
+    assert touched >= 200
+    assert len(kept) < 20
