@@ -438,15 +438,22 @@ def _whole(side: Side) -> str:
 
 # Which of two rows that met at a key has left it (`met`) is not in the last change: the check of cells judges these,
 # and what leaves a key in a transaction that began in an earlier batch.
-# A key that no row has left has none to ask for (`left_keys`): a first load sorts nothing.
+# A key that no row has left has none to ask for (`left_keys`): a first load sorts nothing. Nor does it put together the changes
+# of a key that has only one (`shared`): most of its keys.
 # Changes of one place that all take the row away are no tie, such as the two messages of a changed key.
 # Order keys are no prefixes of each other, so the order of these texts is that of (order key, half, deleted).
 _STATES = """CREATE TEMP TABLE states AS
-WITH halves AS (
+WITH seats AS NOT MATERIALIZED (
     SELECT m, h, order_key || '1' || CAST(gone AS INTEGER) AS last, whole, place, message, content,
         comes OR was <> h AS comes, "transaction", said, sent FROM events
     UNION ALL SELECT m, was, order_key || '01', whole, place, message, content, false, "transaction", said, sent
         FROM events WHERE was <> h),
+cut_off AS MATERIALIZED (SELECT DISTINCT seats.m, h FROM seats
+    JOIN cut ON seats.m = cut.m AND seats."transaction" IS NOT DISTINCT FROM cut."transaction" WHERE right(last, 1) = '1'),
+shared AS MATERIALIZED (
+    SELECT m, h FROM (SELECT m, h FROM events UNION ALL SELECT m, was FROM events WHERE was <> h) GROUP BY m, h HAVING count(*) > 1
+    UNION FROM cut_off),
+halves AS MATERIALIZED (FROM seats SEMI JOIN shared USING (m, h)),
 left_keys AS (SELECT DISTINCT m, h FROM halves WHERE right(last, 1) = '1'),
 met AS (
     SELECT DISTINCT m, h FROM halves SEMI JOIN left_keys USING (m, h) WHERE "transaction" IS NOT NULL GROUP BY m, h, "transaction"
@@ -454,14 +461,14 @@ met AS (
     UNION SELECT m, h FROM (SELECT m, h, right(last, 1) = '1' AS leaves, said, lag(comes) OVER w AS came, lag(sent) OVER w AS sent
         FROM halves SEMI JOIN left_keys USING (m, h) WHERE "transaction" IS NULL WINDOW w AS (PARTITION BY m, h ORDER BY last))
         WHERE leaves AND came AND said IS DISTINCT FROM sent
-    UNION SELECT halves.m, h FROM halves JOIN cut ON halves.m = cut.m AND halves."transaction" IS NOT DISTINCT FROM cut."transaction"
-        WHERE right(last, 1) = '1'),
+    UNION FROM cut_off),
 places AS (SELECT m, h, max(last) AS last, min(last) FILTER (whole) AS whole, min(message) <> max(message) AS again,
     min(content) = max(content) AS same, bool_or(right(last, 1) = '0') AS stays FROM halves GROUP BY m, h, place)
 SELECT m, h, right(max(last), 1) = '0' AS alive, min(whole) AS whole,
     count(*) FILTER (again AND NOT same AND stays) AS ties, count(*) FILTER (again AND same) AS repeats,
     any_value(met.m) IS NOT NULL AS unsure
-FROM places LEFT JOIN met USING (m, h) GROUP BY m, h"""
+FROM places LEFT JOIN met USING (m, h) GROUP BY m, h
+UNION ALL SELECT m, h, right(last, 1) = '0', CASE WHEN whole THEN last END, 0, 0, false FROM seats ANTI JOIN shared USING (m, h)"""
 # A row that a partial update gives another key is as whole as it was under the old one.
 _MOVED = """UPDATE states SET whole = moved.place FROM (
     SELECT e.m, e.h, min(e.order_key) AS place FROM events AS e JOIN states AS s ON s.m = e.m AND s.h = e.was
