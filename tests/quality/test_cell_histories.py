@@ -302,8 +302,22 @@ def test_hashes_are_of_keys(kinds: tuple[str, str]) -> None:
         ({"a": "7"}, {"b": "z"}),
         ({"b": "z"}, None),
         ({"a": None, "b": "z"}, {"c": None}),
+        ({"a": "7", "b": "z" * 62}, None),
+        ({"a": "7", "b": "z" * 63}, None),
+        ({"a": "7", "b": ""}, None),
     ]
-    keys = [("7", "x\x00\n"), ("7", "y"), ("7", "ü"), ("7", "z"), ("7", "z"), None, None]
+    keys = [
+        ("7", "x\x00\n"),
+        ("7", "y"),
+        ("7", "ü"),
+        ("7", "z"),
+        ("7", "z"),
+        None,
+        None,
+        ("7", "z" * 62),
+        ("7", "z" * 63),
+        ("7", ""),
+    ]
     hashes = KeyHashes(mirror, 5)
 
     def typed_key(key: tuple[str, str]) -> Key:
