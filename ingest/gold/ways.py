@@ -70,7 +70,7 @@ def refuse_files(pipeline: Pipeline, rule: TableRule, mirror: Mirror, why: str) 
 
 def unwritable(before: Snapshot) -> str:
     """Why only Delta may write a table, by its log; empty if files can be committed to it."""
-    protocol, settings = before.protocol, before.meta.get("configuration") or {}
+    protocol, settings = before.protocol, before.configuration
     if not protocol:
         return "only Spark can read its log"
     features = {*(protocol.get("writerFeatures") or ()), *(protocol.get("readerFeatures") or ())}

@@ -164,7 +164,7 @@ class Staged(NamedTuple):
     def fits(self, path: str) -> bool:
         """True if its files can be the rows of the table in a folder, or of a new one, without Spark."""
         present = delta.snapshot(path)
-        properties = present.meta.get("configuration") or {}
+        properties = present.configuration
         return (
             self.state.is_plain
             and (present.is_plain or not present.exists)

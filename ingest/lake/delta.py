@@ -130,6 +130,11 @@ class Snapshot:
     protocol: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def configuration(self) -> Mapping[str, str]:
+        """Its properties."""
+        return self.meta.get("configuration") or {}
+
+    @property
     def known_size(self) -> int:
         """Bytes of its data files; 0 if the log does not have the sum."""
         return self.size or 0

@@ -6,7 +6,7 @@ stored outside of them.  Every refusal ends the run before anything is read or w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from ingest.config import Pipeline
@@ -74,7 +74,7 @@ def check(lake: Tables, before: Seen) -> None:
 
 def _refuse_newer(lake: Tables, bronze: Snapshot) -> None:
     """Refuse a lake whose tables this version would misread."""
-    properties: Mapping[str, str] = bronze.meta.get("configuration") or {}
+    properties = bronze.configuration
     number = properties.get(FORMAT_PROPERTY, "1")
     if not number.isdigit() or int(number) > FORMAT:
         raise IngestError(
