@@ -208,9 +208,7 @@ def content_of(change: Change) -> tuple[Hashable, ...]:
 def _says_all(change: Change) -> bool:
     """True if an update says of the row before it what it says of that after it: all that its table has."""
     return (
-        change.op is Op.UPDATE
-        and not change.partial
-        and (change.after or {}).keys() <= (change.before or {}).keys()
+        change.op is Op.UPDATE and not change.partial and change.new_cells.keys() <= change.old_cells.keys()
     )
 
 
@@ -222,7 +220,7 @@ def _are_equal(first: PresentRow, second: PresentRow) -> bool:
 
 def _describes(change: Change, row: PresentRow) -> bool:
     """True if a row may be the one that a change says was there."""
-    for column, said in (change.before or {}).items():
+    for column, said in change.old_cells.items():
         if column in row.values:
             kind = change.types.get(column) or row.types.get(column) or "unknown"
             # where a dialect hides large values, an update whose images both have NULL says nothing of the column

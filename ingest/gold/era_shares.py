@@ -97,7 +97,7 @@ def _settled(
     rows = rows.take(pc.sort_indices(rows["order_key"]))
     refuse_left(rows, lane)
     left = past_keys.standing(ending, events_of(rows, lane, work.logical), shared_reads=lane.shared_reads)
-    past_keys.refuse_unusable([row.after or {} for row in left.rows], ending, lane.id)
+    past_keys.refuse_unusable([row.new_cells for row in left.rows], ending, lane.id)
     events = [
         LaneEvent(past_keys.inserted(ending.ends, (share << 40) + number), batch, row)
         for number, row in enumerate(left.rows)

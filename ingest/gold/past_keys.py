@@ -106,7 +106,7 @@ def rebased(
     for ending in endings(eras, steps, truncates, logical):
         part = [*base, *(event for event in events if ending.has(event.place))]
         left = standing(ending, part, shared_reads=shared_reads)
-        refuse([row.after or {} for row in left.rows], ending, lane)
+        refuse([row.new_cells for row in left.rows], ending, lane)
         base = [LaneEvent(inserted(ending.ends, number), batch, row) for number, row in enumerate(left.rows)]
         base += left.lacking
     return [*base, *(event for event in events if event.place > eras[-1].place)]

@@ -477,7 +477,7 @@ class _Sent:
             self.cells.pop(key, None)
             return
         before = self._cells_before(step, order, change, moved=left is not None)
-        self.cells[key] = before.and_also(change.after or ())
+        self.cells[key] = before.and_also(change.new_cells)
 
     def _cells_before(self, step: Step, order: Order, change: Change, *, moved: bool) -> _Cells:
         """Which cells of a row are determined in addition to those that a change sends."""
