@@ -14,7 +14,7 @@ import io
 import itertools
 import lzma
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, BinaryIO, NamedTuple, cast
 
@@ -145,10 +145,11 @@ def _document(data: bytes, start: int, finished: bool) -> Iterator[Record]:
     if start or not body.strip() or not (finished or is_document(body)):
         return
     if body.lstrip()[:1] != b"[":
-        if not is_document(body) and len(parts := documents.split(body)) > 1:
-            yield from _placed(body, parts, begin)
-        else:
+        if is_document(body) or not documents.are_several(body):
             yield Record(begin, len(data), body)
+            return
+        for place, document in documents.documents_in(body):
+            yield Record(begin + place, len(data), document)
         return
     for without_comments in (bytes, lenient):
         array = without_comments(body)
@@ -157,15 +158,6 @@ def _document(data: bytes, start: int, finished: bool) -> Iterator[Record]:
                 yield Record(begin + place, len(data), element)
             return
     yield Record(begin, len(data), body)
-
-
-def _placed(body: bytes, parts: Sequence[bytes], begin: int) -> Iterator[Record]:
-    """The parts of a body, each at its byte; between them are only commas and spaces."""
-    reached = 0
-    for value in parts:
-        reached = max(reached, body.find(value, reached))
-        yield Record(begin + reached, begin + len(body), value)
-        reached += len(value)
 
 
 def _length(data: bytes, start: int, finished: bool) -> Iterator[Record]:
@@ -356,7 +348,7 @@ def _text(stream: BinaryIO) -> tuple[str, Iterator[Record]]:
         return "lines", iter(())
     if not is_document(first.value):
         data = first.value + b"\n" + stream.read()
-        framing = "document" if is_document(data) or documents.split(data) else "lines"
+        framing = "document" if is_document(data) or documents.are_several(data) else "lines"
         return framing, _moved(records(data, framing), first.offset)
     second = next(following, None)
     if second is None:

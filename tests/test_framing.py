@@ -21,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest import framing
+from ingest.decoding import documents
 from ingest.errors import Undecodable
 from ingest.framing import DAMAGE, Record, decompressed, lines, records, sniffed
 
@@ -120,6 +121,16 @@ def test_a_document_of_a_million_values_is_cut_in_the_memory_of_its_bytes(form: 
         tracemalloc.stop()
     assert first in (b"{}", b'{"')
     assert peak < 8 * len(data)
+
+
+def test_documents_of_many_lines_are_cut_however_many_they_are() -> None:
+    """A file of more documents than one message may hold would be one reject, and all of its changes be missing."""
+    data = b"\xef\xbb\xbf" + b'{\n"a":1}\n' * (documents.MOST + 1)
+    cut = list(records(data, "document"))
+    assert {b'{\n"a":1}'} == {record.value for record in cut}
+    assert (documents.MOST + 1, 3, 3 + 9) == (len(cut), cut[0].offset, cut[1].offset)
+    name, found = detected(data[3:])
+    assert ("document", documents.MOST + 1) == (name, len(found))
 
 
 def test_arrays_of_documents_with_comments_are_repaired() -> None:

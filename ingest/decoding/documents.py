@@ -47,10 +47,33 @@ def inside(value: bytes) -> list[bytes]:
 def split(value: bytes) -> list[bytes]:
     """The documents of a text, those of an array each by itself; none if it is anything else."""
     try:
-        documents = list(itertools.islice(_documents(value), MOST + 1))
+        documents = [document for _, document in itertools.islice(documents_in(value), MOST + 1)]
     except (msgspec.DecodeError, RecursionError):
         return []
-    return documents if len(documents) <= MOST and all(each[:1] == b"{" for each in documents) else []
+    return documents if len(documents) <= MOST else []
+
+
+def are_several(value: bytes) -> bool:
+    """True if the text is at least two documents, and nothing else; there may be any number."""
+    try:
+        return sum(1 for _ in documents_in(value)) > 1
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def documents_in(value: bytes) -> Iterator[tuple[int, bytes]]:
+    """The documents of a text, those of an array each by itself, one at a time and each with its place.
+
+    Raises:
+        msgspec.DecodeError: something else is among them.
+        RecursionError: one is nested too deeply.
+    """
+    for place, document in _values(value, 0, len(value)):
+        inside_it = elements(document) if document[:1] == b"[" else [(0, document)]
+        for begin, each in inside_it:
+            if each[:1] != b"{":
+                raise msgspec.DecodeError(f"the value at byte {place + begin} is not an object")
+            yield place + begin, each
 
 
 def elements(array: bytes) -> Iterator[tuple[int, bytes]]:
@@ -69,14 +92,6 @@ def measured(value: bytes) -> list[bytes]:
             return []
         records.append(value[begin:place])
     return records
-
-
-def _documents(value: bytes) -> Iterator[bytes]:
-    for _, document in _values(value, 0, len(value)):
-        if document[:1] == b"[":
-            yield from (element for _, element in elements(document))
-        else:
-            yield document
 
 
 def _values(data: bytes, place: int, last: int) -> Iterator[tuple[int, bytes]]:
