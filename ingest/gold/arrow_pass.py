@@ -63,7 +63,7 @@ def outcomes(work: MirrorWork, rows: Rows, folder: str) -> Written:
         name = f"{folder}/{uuid.uuid4()}.arrow"
         path = f"{work.folder}/{name}"
         file = stores.at(path).create(path)
-        with pa.ipc.new_file(file, made.table.schema) as writer:
+        with stores.named(path), pa.ipc.new_file(file, made.table.schema) as writer:
             writer.write_table(made.table)
         stores.at(path).finish(path, file)
         effort = Effort(made.table.num_rows, fold_ms=round(1000 * (time.monotonic() - began)))

@@ -108,7 +108,8 @@ def _settled(
     path = f"{work.folder}/{kept}/{uuid.uuid4()}.parquet"
     store = stores.at(path)
     out = store.create(path)
-    pq.write_table(table, out, compression="zstd")
+    with stores.named(path):
+        pq.write_table(table, out, compression="zstd")
     store.finish(path, out)
     return Written(work.path, file=path)
 

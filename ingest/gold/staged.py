@@ -35,6 +35,7 @@ def stage(work: MirrorWork, table: pa.Table) -> str:
     file = f"{work.staging}/{uuid.uuid4()}.parquet"
     store, path = stores.at(work.folder), f"{work.folder}/{file}"
     out = store.create(path)
-    pq.write_table(pa.table(columns), out, compression="zstd", store_decimal_as_integer=True)
+    with stores.named(path):
+        pq.write_table(pa.table(columns), out, compression="zstd", store_decimal_as_integer=True)
     store.finish(path, out)
     return file

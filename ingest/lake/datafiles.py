@@ -195,7 +195,8 @@ class _File:
             rows = rows.sort_by([(name, "ascending") for name in by])
         self.writer = self.writer or self._opened()
         groups = 1 + rows.nbytes // (2 * _GROUP_BYTES)  # one page may contain many long messages
-        self.writer.write_table(rows, row_group_size=max(1, -(-rows.num_rows // groups)))
+        with stores.named(self.place):
+            self.writer.write_table(rows, row_group_size=max(1, -(-rows.num_rows // groups)))
         self.rows += rows.num_rows
         for name, bounds in self.bounds.items():
             bounds.take(rows.column(name))
@@ -207,19 +208,21 @@ class _File:
         names = self.stored.names
         self.bounds = {name: _Bounds() for name in self.layout.statistics if name in names}
         repeated = [name for name in self.layout.repeated if name in names]
-        return pq.ParquetWriter(
-            self.file,
-            self.stored,
-            compression="zstd",
-            use_dictionary=repeated,
-            write_statistics=list(dict.fromkeys([*self.bounds, *repeated])),
-        )
+        with stores.named(self.place):
+            return pq.ParquetWriter(
+                self.file,
+                self.stored,
+                compression="zstd",
+                use_dictionary=repeated,
+                write_statistics=list(dict.fromkeys([*self.bounds, *repeated])),
+            )
 
     def finish(self) -> Added:
         if self.waiting:
             self._flush()
         assert self.writer is not None
-        self.writer.close()
+        with stores.named(self.place):
+            self.writer.close()
         size = stores.at(self.place).finish(self.place, self.file)
         short = {name: bound for name, bound in self.bounds.items() if bound.is_short}
         stats = {

@@ -65,6 +65,11 @@ class RowFile:
     file: Any = None
     writer: pq.ParquetWriter | None = None
 
+    @property
+    def place(self) -> str:
+        """The file in the file system, or in a store."""
+        return f"{self.folder}/{self.name}"
+
     def add(self, rows: pa.Table) -> None:
         """Some more rows, all of the same columns."""
         if rows.num_rows:
@@ -80,8 +85,9 @@ class RowFile:
         self._flush()
         if self.writer is None:
             return None
-        self.writer.close()
-        size = stores.at(self.folder).finish(f"{self.folder}/{self.name}", self.file)
+        with stores.named(self.place):
+            self.writer.close()
+        size = stores.at(self.folder).finish(self.place, self.file)
         return DataFileEnd(self.name, size, self.rows, self._statistics())
 
     def _flush(self) -> None:
@@ -92,20 +98,22 @@ class RowFile:
             self._open(rows)
         assert self.writer is not None
         groups = 1 + rows.nbytes // GROUP_BYTES
-        self.writer.write_table(rows, min(GROUP_ROWS, -(-rows.num_rows // groups)))
+        with stores.named(self.place):
+            self.writer.write_table(rows, min(GROUP_ROWS, -(-rows.num_rows // groups)))
         self.rows += rows.num_rows
         self._note_ends(rows)
 
     def _open(self, rows: pa.Table) -> None:
         self.name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
-        self.file = stores.at(self.folder).create(f"{self.folder}/{self.name}")
+        self.file = stores.at(self.folder).create(self.place)
         # A column with NaN gets no minimum and maximum: Spark sorts NaN above all numbers, Parquet ignores it.
         ended = [plain.name for plain in rows.schema if not pa.types.is_floating(plain.type)]
         short = [name for name in rows.column_names if rows[name].nbytes <= LARGE * rows.num_rows]
-        self.writer = pq.ParquetWriter(
-            self.file, rows.schema, compression="zstd", use_dictionary=short, write_statistics=ended,
-            store_decimal_as_integer=True,
-        )  # fmt: skip
+        with stores.named(self.place):
+            self.writer = pq.ParquetWriter(
+                self.file, rows.schema, compression="zstd", use_dictionary=short, write_statistics=ended,
+                store_decimal_as_integer=True,
+            )  # fmt: skip
 
     def _note_ends(self, rows: pa.Table) -> None:
         """Take the least and greatest values of key columns whose values no engine rounds or truncates."""

@@ -142,7 +142,8 @@ class Disk:
 
     def write(self, path: str, data: bytes) -> None:
         """Write a small file whole."""
-        Path(path).write_bytes(data)
+        with named(path):
+            Path(path).write_bytes(data)
 
     def write_for_good(self, path: str, data: bytes) -> None:
         """Write a small file whole or not at all, so that it outlives a crash of the machine."""
@@ -174,21 +175,21 @@ def _settle(path: Path) -> None:
     """Let a file's bytes, or a folder's new and deleted names, outlive a crash of the machine."""
     handle = os.open(path, os.O_RDONLY)
     try:
-        with _named(path):
+        with named(path):
             os.fsync(handle)
     finally:
         os.close(handle)
 
 
 def _write_through(path: Path, data: bytes) -> None:
-    with _named(path), path.open("wb") as file:
+    with named(path), path.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
 
 
 @contextlib.contextmanager
-def _named(path: Path) -> Iterator[None]:
+def named(path: str | Path) -> Iterator[None]:
     """Name the file in an error of writing it: a machine has several disks, and the system does not say which is full."""
     try:
         yield
