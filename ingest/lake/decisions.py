@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import datetime as dt
 import getpass
+import heapq
 import json
 import os
 import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import itemgetter
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -75,12 +77,17 @@ class Decisions:
 
     all: tuple[Decision, ...] = ()
     last: int = 0  # the newest one's number
+    # with their places in all: each mirror is asked about, and each has decisions of other kinds
+    _by_kind: dict[str, list[tuple[int, Decision]]] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for place, decision in enumerate(self.all):
+            self._by_kind.setdefault(decision.kind, []).append((place, decision))
 
     def of(self, *kinds: str, subject: str | None = None) -> Iterator[Decision]:
         """Those of some kinds, oldest first."""
-        for decision in self.all:
-            if decision.kind in kinds and subject in (None, decision.subject):
-                yield decision
+        placed = heapq.merge(*(self._by_kind.get(kind, ()) for kind in set(kinds)), key=itemgetter(0))
+        return (decision for _, decision in placed if subject in (None, decision.subject))
 
     def newest(self, *kinds: str) -> dict[str, Decision]:
         """The last decision of these kinds on each subject."""

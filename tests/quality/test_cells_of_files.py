@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -16,7 +17,7 @@ from ingest.config import Pipeline
 from ingest.config.model import MadeColumn, TableRule
 from ingest.fold import SchemaStep
 from ingest.lake import decisions
-from ingest.lake.decisions import ACCEPT_GAP, Decision, Decisions
+from ingest.lake.decisions import ACCEPT_GAP, SCHEMA, Decision, Decisions
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Era
 from ingest.quality.cells import REACH, metrics
@@ -271,3 +272,15 @@ def test_a_mirror_that_lost_its_key_is_no_complaint(tmp_path: Path, no_key: str,
     )
     said = f"its rows are not compared, since it has lost its key: only `ingest reconcile {tmp_path}/p.yaml shop.t` compares them"
     assert ([], [said]) == (found.wrong, found.left_out)
+
+
+def test_each_mirror_is_asked_about_without_reading_what_was_decided_on_all() -> None:
+    """The checks of a batch of many mirrors would take a time that grows with their square."""
+    gap = Decision(ACCEPT_GAP, "s")
+    ledger = Decisions(
+        (Decision(SCHEMA, "shop.t"), gap, *(Decision(SCHEMA, f"shop.t{n}") for n in range(20_000)))
+    )
+    began = time.thread_time()
+    assert [[gap]] * 2_000 == [list(ledger.of(ACCEPT_GAP)) for _ in range(2_000)]
+    assert time.thread_time() - began < 0.5
+    assert ledger.all == tuple(ledger.of(ACCEPT_GAP, SCHEMA))
