@@ -19,6 +19,7 @@ from typing import Any, Self
 
 import pytest
 
+from ingest import types
 from ingest.change import TableId
 from ingest.config import load
 from ingest.inspect.status import complete
@@ -199,10 +200,15 @@ class WrittenTables(Tables):
         return len(lines)
 
     def _message(self, n: int, moment: str, name: str, old: str | None, new: str | None) -> dict[str, Any]:
-        described = self.described[name]
-        names = [column.name for column in described.columns]
+        columns = self.described[name].columns
+        bits = {
+            column.name for column in columns if types.base(column.type) == "bit"
+        }  # a text would be its bytes
         images = {
-            image: dict(zip(names, json.loads(row), strict=True))
+            image: {
+                column.name: int(cell) if column.name in bits and cell else cell
+                for column, cell in zip(columns, json.loads(row), strict=True)
+            }
             for image, row in zip(DELIVERED, (old, new), strict=True)
             if row is not None
         }
