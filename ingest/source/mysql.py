@@ -9,9 +9,10 @@ What their documents say, and what is done about it:
 - A user with SELECT on some columns sees no others in the dictionary; ``SELECT *`` fails.
 - ``ENUM`` and ``SET`` are ordered by their number, and compared with a text as text: keys use the number.
 - ``ZEROFILL`` pads the text of a number.
-- The log is in the order of commits, and what a stream has delivered was committed before.  The one exception is lossless
-  semi-synchronous replication (``wait_point`` AFTER_SYNC): a transaction is in the log, and with the stream's readers, while
-  it still waits for a replica, and no SELECT sees it.  Then rows are read when what was open is over (`settled`).
+- The log is in the order of commits, and what a stream has delivered was committed before, with two exceptions: a transaction
+  that XA has prepared, and with lossless semi-synchronous replication (``wait_point`` AFTER_SYNC) one that still waits for a
+  replica, are in the log, and with the stream's readers, and no SELECT sees them.  Then rows are read when what was open is
+  over (`settled`).
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ bits = no_bits
 _PLAIN = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _DENIED = (1044, 1142, 1143)  # the database, SELECT on a table, on a column
 _NO_PROCESS = 1227
+_NOT_SHOWN = (1064, 1227, 1235)  # another language, a right that is missing, a feature that is
 _NOT_THERE = (1049, 1146)  # the database, the table
 _INTEGERS = frozenset("int8 int16 int32 int64 uint8 uint16 uint32 uint64 year".split())
 
@@ -205,12 +207,28 @@ def is_replica(connection: Any) -> bool:
 
 
 def settled(connection: Any, mark: str) -> str:
-    """The transactions that have written and were open, as a mark; nothing once all of them are over.
+    """The transactions that are in the log, or may be, and that no SELECT sees, as a mark; nothing once all of them are over.
 
-    Nothing at once where commits do not wait for a replica after they are in the log.
+    A transaction that XA has prepared is in the log.  All others that have written are only where commits wait for a replica.
     """
-    if not (mark or _waits_for_replicas(connection)):
-        return ""
+    now = {f"xa:{data.encode().hex()}" for *_, data in _shown(connection, "XA RECOVER")}
+    if any(map(str.isdigit, mark.split())) if mark else _waits_for_replicas(connection):
+        now |= _writing(connection)
+    return still_open(now, mark)
+
+
+def _shown(connection: Any, query: str) -> list[tuple[Any, ...]]:
+    """The rows of a query; none where the server does not know it, or shows it to administrators alone."""
+    try:
+        return values(connection, query)
+    except pymysql.MySQLError as error:
+        if error.args[0] not in _NOT_SHOWN:
+            raise
+        return []
+
+
+def _writing(connection: Any) -> set[str]:
+    """The numbers of the transactions that have written and are open."""
     try:
         written = values(
             connection, "SELECT trx_id FROM information_schema.innodb_trx WHERE trx_rows_modified > 0"
@@ -223,7 +241,7 @@ def settled(connection: Any, mark: str) -> str:
             "with AFTER_SYNC), and its user may not see which: type GRANT PROCESS ON *.* for the user under `database:`, "
             "then run the same command again."
         ) from None
-    return still_open({str(number) for (number,) in written}, mark)
+    return {str(number) for (number,) in written}
 
 
 def position(connection: Any) -> str:
@@ -260,7 +278,9 @@ def values(connection: Any, query: str) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(query)
         return [
-            tuple(cell.decode() if isinstance(cell, bytes) else cell for cell in row)
+            tuple(
+                cell.decode("utf-8", "backslashreplace") if isinstance(cell, bytes) else cell for cell in row
+            )
             for row in cursor.fetchall()
         ]
 

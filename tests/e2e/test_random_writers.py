@@ -248,8 +248,8 @@ def test_with_writers_at_work_random_tables_end_as_the_source(
     """A change in flight that is lost is wrong for ever; a difference that is none is repaired into one."""
     tables = WrittenTables(node, tmp_path, seed)
     with tables:
-        time.sleep(0.3)
-        tables.deliver()
+        while not tables.deliver():
+            time.sleep(0.3)
         tables.run()
         tables.type("snapshot", *map(tables.name, tables.tables), "--chunk-rows", "9", "--parallel", "2")
         tables.deliver()

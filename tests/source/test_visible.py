@@ -30,12 +30,15 @@ class Answers:
 
     def __init__(self, settings: dict[str, str], *opened: list[str] | Exception) -> None:
         self.settings = settings
+        self.prepared: list[str] = []
         self.opened = list(opened)
 
     def values(self, _connection: Any, query: str) -> list[tuple[Any, ...]]:
         """The answer to one of the two questions."""
         if query.startswith("SHOW"):
             return list(self.settings.items())
+        if query == "XA RECOVER":
+            return [(1, 1, 0, name) for name in self.prepared]
         found = self.opened.pop(0)
         if isinstance(found, Exception):
             raise found
@@ -67,6 +70,26 @@ def test_other_servers_need_no_right_and_no_waiting(
 ) -> None:
     """A right that is asked for without need is not granted, and no table can be read."""
     monkeypatch.setattr(mysql, "values", Answers(found).values)
+    assert "" == mysql.settled(None, "")
+
+
+def test_what_xa_has_prepared_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is in the log, whatever replicates; where the server does not show it, nothing is waited for."""
+    server = Answers({})
+    monkeypatch.setattr(mysql, "values", server.values)
+    server.prepared = ["a b", "c"]
+    mark = mysql.settled(None, "")
+    server.prepared = ["c", "d"]
+    assert b"c".hex() in (mark := mysql.settled(None, mark))
+    server.prepared = ["d"]
+    assert "" == mysql.settled(None, mark)
+
+    def refused(_connection: Any, query: str) -> list[tuple[Any, ...]]:
+        if query == "XA RECOVER":
+            raise pymysql.OperationalError(1227, "Access denied; you need XA_RECOVER_ADMIN")
+        return []
+
+    monkeypatch.setattr(mysql, "values", refused)
     assert "" == mysql.settled(None, "")
 
 
