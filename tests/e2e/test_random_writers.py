@@ -250,7 +250,7 @@ def test_with_writers_at_work_random_tables_end_as_the_source(
     with tables:
         while not tables.deliver():
             time.sleep(0.3)
-        tables.run()
+        tables.run(may_fail=True)  # rows whose first change is an update are incomplete until they are read
         tables.type("snapshot", *map(tables.name, tables.tables), "--chunk-rows", "9", "--parallel", "2")
         tables.deliver()
         tables.run()
@@ -260,5 +260,5 @@ def test_with_writers_at_work_random_tables_end_as_the_source(
     tables.run()
     say(f"seed {seed}: {len(tables.sent)} changes")
     assert [] == tables.wrong()
-    assert [] == tables.complaints()
+    assert [] == tables.complaints(since=1)
     assert not any(tables.compare().values())
