@@ -301,14 +301,14 @@ def carried(lake: Tables, ledger: Ledger, move: Move, since: int = 0) -> Carried
             raise LackingError(f"no message shows what {statement.said[:120]!r} did to its rows")
     keys = _key(lake.pipeline, move, told, policy.by_statement(spoken, subject))
     placed = [step.decoded() for step, _ in schema_steps(spoken, subject)]
-    said = {order_of(statement.order): statement for statement in spoken if not statement.decided}
-    watched = [_Watched(*step) if step.order in said else step for step in placed]
+    undecided = {order_of(statement.order): statement for statement in spoken if not statement.decided}
+    watched = [_Watched(*step) if step.order in undecided else step for step in placed]
     rows = tuple(_rows(lake, move, told, keys, watched, where))
     if not all(row.complete for row in rows):
         raise LackingError("some of its rows came in part only")
     for cell in chain.from_iterable(row.values.values() for row in rows):
         if isinstance(cell, _Open):
-            raise LackingError(f"no message shows what {said[cell.place].said[:120]!r} did to its rows")
+            raise LackingError(f"no message shows what {undecided[cell.place].said[:120]!r} did to its rows")
     kinds = dict(told.types)
     for name in chain.from_iterable(row.values for row in rows):
         kinds.setdefault(name, "unknown")

@@ -134,7 +134,7 @@ def _has_dropped(logged: Iterable[Statement], lane: CheckedLane, gap: LeftUnknow
             if effect.action == "drop_column":
                 return True
             if effect.action == "rename_column":
-                name = str(effect.to)
+                name = effect.new_name
     return False
 
 
