@@ -122,6 +122,15 @@ class SchemaStep(NamedTuple):
         return self.conversion(sent).of(text)
 
 
+def former(name: str, steps: Iterable[SchemaStep]) -> list[str]:
+    """A column's name and the earlier names under which its values were sent."""
+    names = [name]
+    for step in reversed(list(steps)):
+        if step.to and step.to in names and step.column not in names:
+            names.append(step.column)
+    return names
+
+
 class Step(NamedTuple):
     """What one event did to one key: for ``explain``.
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ingest.change import Op
-from ingest.fold import SchemaStep
+from ingest.fold import SchemaStep, former
 from ingest.gold.arrow_files import apart
 from ingest.gold.arrow_parts import RowGroup, pages_of, pieces
 from ingest.gold.arrow_work import LaneWork
@@ -60,15 +60,6 @@ def found(lake: Lake, work: Iterable[tuple[Lane, Steps]], keys: Collection[str])
     return [change for lane, steps in work for change in _of_lane(lake, lane, steps, keys)]
 
 
-def former(name: str, renames: Iterable[SchemaStep]) -> list[str]:
-    """A column's name and the earlier names under which its values were sent."""
-    names = [name]
-    for step in reversed(list(renames)):
-        if step.to and step.to in names and step.column not in names:
-            names.append(step.column)
-    return names
-
-
 def _naming(steps: Iterable[SchemaStep]) -> list[SchemaStep]:
     """The steps that say under which names columns were sent."""
     return [step for step in steps if step.action in ("rename_column", "add_column")]
@@ -104,7 +95,7 @@ def _has_nulls(lake: Tables, lane: Lane, steps: Steps, step: SchemaStep, keys: C
     cells = ", ".join(duck.member("after", name) for name in names)
     before = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last} AND order_key < {duck.text(str(step.order))}"
     spellings = [former(key, _naming(steps.ever)) for key in keys]
-    key, left = _cells(spellings, "after", "before"), _cells(spellings, "before", "after")
+    key, left = duck.cells(spellings), duck.cells(spellings, "before", "after")
     rows = lake.ask(
         f"""WITH rows AS (SELECT order_key, op, [{key}] AS k, [{left}] AS was, CASE WHEN op = 'delete' THEN false
             WHEN {has} THEN coalesce({cells}) IS NULL ELSE order_key > {duck.text(max(added, default=""))} END AS missing
@@ -116,14 +107,6 @@ def _has_nulls(lake: Tables, lane: Lane, steps: Steps, step: SchemaStep, keys: C
         SELECT 1 AS n FROM events GROUP BY k HAVING {"arg_max(missing, order_key)" if keys else "bool_or(missing)"} LIMIT 1"""
     )
     return bool(rows)
-
-
-def _cells(spellings: Iterable[Sequence[str]], *images: str) -> str:
-    """Key cells of a change with commas, each by any of its names, from the first image that has it."""
-    return ", ".join(
-        f"coalesce({', '.join(duck.member(image, name) for image in images for name in names)})"
-        for names in spellings
-    )
 
 
 def _converting(lake: Tables, lane: Lane, names: Names) -> dict[SchemaStep, Sequence[str]]:

@@ -7,7 +7,7 @@ most answers.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -86,9 +86,14 @@ def member(image: str, column: str) -> str:
     return f"json_extract_string({image}, {_pointer(column)})"
 
 
-def cells(names: Iterable[str], first: str = "after", second: str = "before") -> str:
-    """Key cells of a change in `changes` with commas, each from one image or else from the other."""
-    return ", ".join(f"coalesce({member(first, name)}, {member(second, name)})" for name in names)
+def cells(columns: Iterable[str | Sequence[str]], first: str = "after", second: str = "before") -> str:
+    """Key cells of a change in `changes` with commas, each from one image or else from the other.
+
+    A column that was renamed has several names, of which a change has one.
+    """
+    named = ((column,) if isinstance(column, str) else column for column in columns)
+    members = ([member(image, name) for image in (first, second) for name in names] for names in named)
+    return ", ".join(f"coalesce({', '.join(cell)})" for cell in members)
 
 
 def has_member(image: str, column: str) -> str:

@@ -16,7 +16,7 @@ from ingest.change import LaneId, TableId
 from ingest.config import Pipeline
 from ingest.ddl import UNREAD, Effect
 from ingest.errors import command, counted
-from ingest.fold import SchemaStep
+from ingest.fold import SchemaStep, former
 from ingest.lake import duck, lanes
 from ingest.lake.announced import required
 from ingest.lake.decisions import DISMISS
@@ -155,7 +155,7 @@ def _standing(lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: LeftUn
     emptied = max((str(step.order) for step in steps() if step.empties), default="")
     whole = "(op <> 'update' OR NOT coalesce(partial, false))"
     has = whole if gap.column is None else f"({whole} OR {duck.has_member('after', gap.column)})"
-    names = mirror.keys
+    names = [former(name, steps()) for name in mirror.keys]
     key = f"[{duck.cells(names)}]" if names else "order_key"
     left = f"[{duck.cells(names, 'before', 'after')}]" if names else "order_key"
     older = f"order_key < {duck.text(statement.order)}"

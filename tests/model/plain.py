@@ -16,7 +16,7 @@ from ingest.change import Change, Message, Op, TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source as Origin
 from ingest.config.model import TableRule
-from ingest.fold import KeyCellError, Placed, Row, SchemaStep, Table, copies, key_of_change
+from ingest.fold import KeyCellError, Placed, Row, SchemaStep, Table, copies, former, key_of_change
 from ingest.gold import declared, eras, policy, retyped
 from ingest.gold.eras import Run, evidence
 from ingest.gold.policy import APPLIED, HELD, NOTICED, PARTLY, Subject
@@ -292,7 +292,7 @@ def _open(
     for step in found:
         if step.action != "retype_column" or step.since:
             continue
-        names = retyped.former(step.column, renames)
+        names = former(step.column, renames)
         if retyped.is_open(step, retyped.on_defaults(step, names, found), mirror.keys, texts):
             loud.add(f"values of {step.column} not known")
         for row in changes:
