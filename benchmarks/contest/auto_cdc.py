@@ -8,6 +8,7 @@ session that is kept.  Like the recipe it keeps no messages and no changes, and 
 
 from __future__ import annotations
 
+import json
 import os
 import struct
 import tempfile
@@ -126,6 +127,7 @@ def opened(folder: Path, script: Script, idle: bool) -> Iterator[Fold]:
     """A pass over copied tables, its checkpoints with them; a new folder begins with no tables."""
     spark = session(script.options.get("settings", ""))
     (folder / "landing").mkdir(exist_ok=True)
+    move_sources(folder)
     begin(spark, folder)
 
     def fold(files: list[Path]) -> None:
@@ -134,6 +136,21 @@ def opened(folder: Path, script: Script, idle: bool) -> Iterator[Fold]:
         update(spark, folder, script.columns)
 
     yield fold
+
+
+def move_sources(folder: Path) -> None:
+    """Name the files that copied checkpoints have read by the copy's landing folder: a stream that goes on reads its last
+    batch again, and refuses files that do not lie where it reads.
+    """
+    for log in (folder / "storage").glob("**/sources/*/*"):
+        if log.name.startswith("."):
+            log.unlink()  # the checksum that Hadoop's client keeps of it
+            continue
+        version, *lines = log.read_text("utf-8").splitlines()
+        entries = [json.loads(line) for line in lines]
+        for entry in entries:
+            entry["path"] = f"{(folder / 'landing').as_uri()}/{entry['path'].rpartition('/')[2]}"
+        log.write_text("\n".join([version, *map(json.dumps, entries)]), "utf-8")
 
 
 def begin(spark: Any, folder: Path) -> None:

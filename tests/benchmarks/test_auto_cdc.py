@@ -44,6 +44,20 @@ def test_a_class_without_the_check_is_refused(original: bytes) -> None:
         auto_cdc.without(original, "requireNothing")
 
 
+def test_a_copied_checkpoint_reads_where_the_copy_lies(tmp_path: Path) -> None:
+    """Spark refuses a copied stream whose last batch lies elsewhere, and the contestant has no figure."""
+    log = tmp_path / "storage" / "_checkpoints" / "orders" / "0" / "sources" / "0"
+    log.mkdir(parents=True)
+    entry = {"path": "file:///start/auto/landing/base-1.jsonl", "timestamp": 7, "batchId": 0}
+    (log / "0").write_text(f"v1\n{json.dumps(entry)}\n{json.dumps(entry)}", "utf-8")
+    (log / ".0.crc").write_bytes(b"checksum")
+    auto_cdc.move_sources(tmp_path)
+    version, *lines = (log / "0").read_text("utf-8").splitlines()
+    here = entry | {"path": f"{tmp_path.as_uri()}/landing/base-1.jsonl"}
+    assert ("v1", [here, here]) == (version, [json.loads(line) for line in lines])
+    assert ["0"] == [file.name for file in log.iterdir()]
+
+
 @pytest.mark.parametrize("case", semantics.CASES, ids=lambda case: case.name)
 def test_a_history_is_told_as_its_source_has_it(case: semantics.Case) -> None:
     """A case whose messages contradict its truth would blame whoever reads them."""
