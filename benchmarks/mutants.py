@@ -284,7 +284,7 @@ MUTANTS = (
     ),
     Mutant(
         "marked rows are there again after a pass",
-        "ingest/gold/arrow_pass.py",
+        "ingest/lake/row_files.py",
         "if kept is not None:",
         "if False:",
         tests=PASSES,

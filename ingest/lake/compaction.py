@@ -82,7 +82,7 @@ class Bundle:
         return [Added(end.name, end.size, {}, end.stats, int(time.time() * 1000))]
 
 
-class Made(NamedTuple):
+class JoinedBundle(NamedTuple):
     """A bundle with the files that hold its rows now, which no commit names yet."""
 
     bundle: Bundle
@@ -122,10 +122,10 @@ def join(
     return done
 
 
-def _written(lake: Lake, bundles: Sequence[Bundle]) -> dict[str, list[Made] | None]:
+def _written(lake: Lake, bundles: Sequence[Bundle]) -> dict[str, list[JoinedBundle] | None]:
     """The new files of each table; None for one of whose files Arrow cannot read some."""
     load = Load(sum(len(bundle.files) for bundle in bundles), sum(bundle.size for bundle in bundles))
-    made: dict[str, list[Made] | None] = {bundle.table: [] for bundle in bundles}
+    made: dict[str, list[JoinedBundle] | None] = {bundle.table: [] for bundle in bundles}
     deal = partial(dealt, weight=lambda bundle: bundle.size, count=cores(lake.spark))
     about = f"{counted(load.rows, 'file')} of {counted(len(made), 'table')}"
     work = Work(STAGE, bundles, _write, _REPORT, deal, load, about=about)
@@ -135,7 +135,7 @@ def _written(lake: Lake, bundles: Sequence[Bundle]) -> dict[str, list[Made] | No
         if row["failed"]:
             made[bundle.table] = None
         elif same is not None:
-            same.append(Made(bundle, [Added(**file) for file in orjson.loads(row["files"])]))
+            same.append(JoinedBundle(bundle, [Added(**file) for file in orjson.loads(row["files"])]))
     return made
 
 
@@ -155,10 +155,10 @@ def _write(bundles: Sequence[Bundle]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist([report], _REPORTED)
 
 
-def _commit(lake: Lake, name: str, made: Sequence[Made], turn: Turn) -> list[Made]:
+def _commit(lake: Lake, name: str, made: Sequence[JoinedBundle], turn: Turn) -> list[JoinedBundle]:
     """Put the new files of a table in the place of the old ones; returns those bundles that nobody else has changed."""
     folder, engine = lake.path(name), commits.engine(by_spark=has_started(lake.spark))
-    taken = list[Made]()
+    taken = list[JoinedBundle]()
     for _ in range(_ROUNDS):
         with turn():
             stores.unsettle(folder)

@@ -61,9 +61,12 @@ def held(lake: str, what: str, patience: float = 0) -> contextlib.AbstractContex
 def rewriting(lake: str, what: str) -> contextlib.AbstractContextManager[None]:
     """Hold the lock of those who write a lake's rows again without changing them: they hold the lake's own only to commit,
     so that runs go on meanwhile. Who deletes rows for good takes it, too, for they may be in a file that is not committed yet.
+    In a store there is none: there the log alone decides between two that write the same files.
 
     Raises: as `held`.
     """
+    if is_stored(lake):
+        return contextlib.nullcontext()
     return held(f"{lake.rstrip('/')}/{_REWRITING}", what)
 
 

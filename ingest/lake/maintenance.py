@@ -1,6 +1,6 @@
 """Maintenance of a lake: compact small files, delete unreferenced files, drop old messages.
 
-Files of mirrors with ``cluster_by:`` are ordered by these columns (Z-order), so that queries on them read few files; this
+Arrow joins files (`ingest.lake.compaction`) while runs go on; Spark does what Arrow does not. Files of mirrors with ``cluster_by:`` are ordered by these columns (Z-order), so that queries on them read few files; this
 needs no feature of the table, so that every reader and writer of a mirror still opens it.
 
 Nothing here changes a query's result. Files that time travel needs are kept for the retention period (`horizon_days` of

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,10 @@ def test_joined_files_say_the_same(spark: SparkSession, depot: Depot) -> None:
     assert not orphan.exists()
     assert before == (counted(lake), depot.found(spark))
     assert oldest == spark.read.format("delta").option("versionAsOf", 0).load(lake.path(BINS)).collect()
+    newest = spark.sql(f"DESCRIBE HISTORY {lake.named('books')}").where("operation = 'OPTIMIZE'").first()
+    assert newest is not None
+    assert newest["engineInfo"].startswith("ingest")
+    assert str(done["books"].joined) == newest["operationMetrics"]["numRemovedFiles"]
     assert not any(one.joined for one in maintain(lake, ["books", "changes", BINS], vacuum=False))
     assert run(spark, depot.pipeline).batch is None
     depot.grow()
@@ -79,6 +84,21 @@ def test_files_are_ordered_by_the_columns_of_the_rule(spark: SparkSession, depot
     depot.grow()
     result = run(spark, depot.pipeline)
     assert {""} == {one.why_merge for one in result.mirrors if one.path == BINS}
+
+
+def test_a_table_whose_columns_have_other_names_in_files_is_joined_by_spark(
+    spark: SparkSession, depot: Depot, tmp_path: Path
+) -> None:
+    """A file with the columns' own names would be read as NULL."""
+    shutil.copytree(depot.folder, tmp_path / "copy")
+    copy = Depot(tmp_path / "copy")
+    lake = Lake(spark, copy.pipeline)
+    spark.sql(f"ALTER TABLE {lake.named(BINS)} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name')")
+    spark.sql(f"INSERT INTO {lake.named(BINS)} SELECT * FROM {lake.named(BINS)} LIMIT 1")
+    before = lake.read(BINS).collect()
+    [done] = maintain(lake, [BINS], vacuum=False)
+    assert (True, 1) == (done.joined > 1, done.into)
+    assert sorted(map(str, before)) == sorted(map(str, lake.read(BINS).collect()))
 
 
 def test_dead_files_are_deleted_after_the_horizon(spark: SparkSession, depot: Depot) -> None:
