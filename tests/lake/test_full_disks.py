@@ -5,25 +5,44 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
+from ingest.gold.row_files import RowFile
 
 from ingest.config.model import TableRule
 from ingest.errors import SetupError, StoppedError
+from ingest.lake import stores
+from ingest.lake.datafiles import Layout, written
 from ingest.result import Result
 from ingest.run import Warm, run
 from tests.gold.depot import Depot
 from tests.unstarted import unstarted
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SENTENCE = re.compile(r"the disk is full at (/\S+) \([0-9,]+ MB free\): free some space, then run again")
 PLACES = [
     f"{table} {what}"
     for table in ("bronze", "changes", "books", "rejects", "decisions", "mirrors", "runs", "checks")
     for what in ("file", "entry")
+]
+
+
+# a table's folder, the way in which mirrors are written, and what fails
+BY_SPARK = [
+    ("changes", "auto", "silver"),
+    ("mirrors/yard/depot", "auto", "gold"),
+    ("mirrors/yard/depot", "merge", "gold"),
+    ("checks", "auto", "quality"),
 ]
 
 
@@ -122,3 +141,86 @@ def test_a_full_disk_at_the_lock_is_said(tmp_path: Path, monkeypatch: pytest.Mon
             ran(depot)
     assert [f"{tmp_path}/lake/_ingest.lock"] == SENTENCE.findall(str(caught.value))
     assert ([], "done") == ((result := ran(depot)).failures, result.mirrors[0].state)
+
+
+FULL = "/dev/full"
+ROWS = pa.table({"id": range(200_000)})
+
+
+def rows_of_a_mirror(folder: str) -> None:
+    """Write a data file as gold does."""
+    file = RowFile(folder, ["id"])
+    file.add(ROWS)
+    file.finish()
+
+
+WRITERS = {
+    "a mirror's": rows_of_a_mirror,
+    "a product table's": lambda folder: written(Layout(folder, ROWS.schema), ROWS),
+    "a vector's": lambda folder: stores.at(folder).write(FULL, b"x"),
+}
+
+
+@pytest.mark.skipif(not Path(FULL).exists(), reason="has a device that is always full")
+@pytest.mark.parametrize("whose", WRITERS)
+def test_a_file_that_finds_the_disk_full_is_named(
+    whose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arrow's error does not say which file it wrote: of a machine's disks the operator would look at the wrong one."""
+    monkeypatch.setattr(stores.Disk, "create", lambda _disk, _path: FULL)
+    with pytest.raises(OSError) as caught:
+        WRITERS[whose](str(tmp_path))
+    assert caught.value.errno == errno.ENOSPC
+    assert str(caught.value.filename).startswith((f"{tmp_path}/", FULL))
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A folder on a disk of its own that has no byte left; the file that fills it."""
+    kept = shutil.copytree(folder, folder.parent / f"{folder.name}.kept")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)], check=False, capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("this user may not mount a file system")
+    try:
+        shutil.copytree(kept, folder, dirs_exist_ok=True)
+        filler = folder / "_filler"
+        with suppress(OSError), filler.open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        yield filler
+        shutil.rmtree(kept)
+        shutil.copytree(folder, kept)
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+        shutil.rmtree(folder)
+        kept.rename(folder)
+
+
+@pytest.mark.e2e
+@pytest.mark.spark
+def test_a_disk_that_is_full_under_spark_is_said_and_loses_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark's tasks and Java write, too: each has words of its own for a full disk, and half-written files."""
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.depot"), engine="spark")
+    assert ("done", "") == depot.row(id="1", n="0").run(checked=True)
+    for number, (place, apply, stage) in enumerate(BY_SPARK, 1):
+        depot.apply = apply
+        depot.row("UPDATE", id="1", n=str(number)).row(id=str(number + 1), n="7")
+        with small_disk(tmp_path / "lake" / place) as filler:
+            try:
+                said = depot.result(checked=True).failures
+            except StoppedError as error:
+                said = [str(error)]
+            assert [file for text in said for file in SENTENCE.findall(text) if f"/lake/{place}" in file], (
+                stage,
+                said,
+            )
+            filler.unlink()
+            assert [] == depot.result(checked=True).failures, stage
+        rows = [{"id": 1, "n": number}, *({"id": key, "n": 7} for key in range(2, number + 2))]
+        assert rows == depot.rows(), stage
+    newest = "batch = (SELECT max(batch) FROM {checks})"  # runs that failed have said so in theirs
+    assert [] == depot.lake().ask(f"SELECT * FROM {{checks}} WHERE state = 'fail' AND {newest}")
