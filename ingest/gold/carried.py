@@ -34,7 +34,7 @@ from ingest.lake.books import EXCLUDED_SQL, Line, merged_columns
 from ingest.lake.decisions import ACCEPT_GAP, CARRIED, DISMISS, Decision
 from ingest.lake.former_names import FormerNames, Move, Tenure, moves
 from ingest.lake.json_cells import list_in, object_in
-from ingest.lake.logged_statements import Statement
+from ingest.lake.logged_statements import COUNTING, Statement
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
 from ingest.lake.resolve import LEAVES_NAME, renamed_into
@@ -252,24 +252,38 @@ def _tenures(decision: Decision) -> list[Tenure]:
 
 
 def _late(lake: Tables, made: Sequence[Decision]) -> list[Decision]:
-    """Those to whose rows others have come since that belong to them, by the books.
+    """Those to whose rows others, or statements, have come since that belong to them.
 
     What comes now without a place in the stream is of a load that was read after the statement.
     """
     if not made:
         return []
     spans = duck.listed(
-        (number, decision.value["source"], *table, low, high, decision.value["until"])
+        (
+            number,
+            decision.value["source"],
+            *table,
+            orjson.dumps([*table]).decode(),
+            low,
+            high,
+            decision.value["until"],
+        )
         for number, decision in enumerate(made)
         for table, low, high in _tenures(decision)
     )
-    same = duck.same(("source", "database", "schema", "table"), "b", "s")
+    same = duck.same(("database", "schema", "table"), "c", "s")
     rows = lake.ask(
-        f"""SELECT DISTINCT s.number FROM {{books}} AS b
-        JOIN (VALUES {spans}) AS s(number, source, "database", "schema", "table", low, high, until)
-        ON {same} AND b.batch > s.until AND b.order_low < s.high AND b.order_high > s.low
-        WHERE b.changes > 0 AND b.batch > {min(decision.value["until"] for decision in made)}
-        AND NOT {loaded_sql("b.order_high")} ORDER BY s.number"""
+        f"""WITH come AS (
+            SELECT source, "database", "schema", "table", batch, order_low, order_high, '' AS effects FROM {{books}}
+            WHERE changes > 0 AND NOT {loaded_sql("order_high")}
+            UNION ALL
+            SELECT source, "database", "schema", "table", batch, order_key, order_key, effects FROM {{ddl}} WHERE {COUNTING}
+        )
+        SELECT DISTINCT s.number FROM come AS c
+        JOIN (VALUES {spans}) AS s(number, source, "database", "schema", "table", named, low, high, until)
+        ON c.source = s.source AND ({same} OR contains(c.effects, s.named))
+        AND c.batch > s.until AND c.order_low < s.high AND c.order_high > s.low
+        WHERE c.batch > {min(decision.value["until"] for decision in made)} ORDER BY s.number"""
     )
     return [made[row["number"]] for row in rows]
 

@@ -778,6 +778,22 @@ def test_late_rows_after_a_problem_from_before(tmp_path: Path) -> None:
     assert [5, 6, 7, 8, 9] == yard.keys("hall")
 
 
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_late_statement_of_the_name_before(tmp_path: Path, cut: bool) -> None:
+    """Rows that were carried over before it came had NULL in its column, and no check said so."""
+    yard = yard_of(tmp_path)
+    *before, swap, _ = NIGHT
+    wide = [
+        changed("INSERT", "hall", at, ["id"], id=str(key), n="7", c="1") for at, key in ((210, 7), (220, 8))
+    ]
+    late = said(125, "ALTER TABLE annex ADD c INT DEFAULT 4")
+    play(yard, [row("hall", 10, 1), *before, swap, wide[0]], cut=cut)
+    assert {} == play(yard, [late, wide[1]], cut=cut)
+    rows = yard.lake().ask_mirror("mirrors/yard/hall", "SELECT id, c FROM {mirror} ORDER BY id")
+    assert [(5, 4), (6, 4), (7, 1), (8, 1)] == [(each["id"], each["c"]) for each in rows]
+    assert [] == complaints(yard)
+
+
 @pytest.mark.parametrize(
     ("verb", "clause"), [("approve", "FROBNICATE"), ("dismiss", "FROBNICATE"), ("approve", "MODIFY n TIME")]
 )
