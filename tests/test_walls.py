@@ -144,6 +144,7 @@ _READERS = {
     "ingest/errors.py": "has the one record that comes back from a worker as text",
     "ingest/lake/faults.py": "has the one table of what libraries' traces mean",
     "ingest/lake/object_store.py": "knows its own client's answers, which have no fields",
+    "ingest/decoding/documents.py": "reads the place that its decoder names, which has no field",
     "ingest/lake/conditions.py": "hides a column's number from what DuckDB says",
     "ingest/inspect/duck_query.py": "shows what DuckDB says without its own names",
     "ingest/operate/spark_query.py": "shows what Spark says without its own names",
