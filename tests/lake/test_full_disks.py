@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
-from ingest.gold.row_files import RowFile
 
 from ingest.config.model import TableRule
 from ingest.errors import SetupError, StoppedError
 from ingest.lake import stores
 from ingest.lake.datafiles import Layout, written
+from ingest.lake.row_files import RowFile
 from ingest.result import Result
 from ingest.run import Warm, run
 from tests.gold.depot import Depot
