@@ -142,15 +142,22 @@ class _Open(str):
     place: Order  # of the statement
 
 
-class _Watched(SchemaStep):
+class _Decided(SchemaStep):
+    """A step that leaves marked cells marked."""
+
+    __slots__ = ()
+
+    def converted(self, text: str | None, sent: str = "") -> str | None:
+        return text if isinstance(text, _Open) else super().converted(text, sent)
+
+
+class _Watched(_Decided):
     """A step that marks the cells whose new values no message contains."""
 
     __slots__ = ()
 
     def converted(self, text: str | None, sent: str = "") -> str | None:
-        if isinstance(text, _Open):
-            return text
-        if not self.leaves_open(text, sent):
+        if isinstance(text, _Open) or not self.leaves_open(text, sent):
             return super().converted(text, sent)
         marked = _Open("\0open")
         marked.place = self.order
@@ -271,19 +278,21 @@ def _late(lake: Tables, made: Sequence[Decision]) -> list[Decision]:
         for number, decision in enumerate(made)
         for table, low, high in _tenures(decision)
     )
-    same = duck.same(("database", "schema", "table"), "c", "s")
+    same = duck.same(("source", "database", "schema", "table"), "c", "s")
+    of_effects = "list_contains(CAST(json_extract(c.effects, '$[*].table') AS VARCHAR[]), s.named)"
     rows = lake.ask(
-        f"""WITH come AS (
-            SELECT source, "database", "schema", "table", batch, order_low, order_high, '' AS effects FROM {{books}}
-            WHERE changes > 0 AND NOT {loaded_sql("order_high")}
-            UNION ALL
-            SELECT source, "database", "schema", "table", batch, order_key, order_key, effects FROM {{ddl}} WHERE {COUNTING}
+        f"""WITH spans AS (
+            SELECT * FROM (VALUES {spans}) AS v(number, source, "database", "schema", "table", named, low, high, until)
         )
-        SELECT DISTINCT s.number FROM come AS c
-        JOIN (VALUES {spans}) AS s(number, source, "database", "schema", "table", named, low, high, until)
-        ON c.source = s.source AND ({same} OR contains(c.effects, s.named))
-        AND c.batch > s.until AND c.order_low < s.high AND c.order_high > s.low
-        WHERE c.batch > {min(decision.value["until"] for decision in made)} ORDER BY s.number"""
+        SELECT s.number FROM {{books}} AS c JOIN spans AS s
+            ON {same} AND c.batch > s.until AND c.order_low < s.high AND c.order_high > s.low
+            WHERE c.changes > 0 AND c.batch > {min(decision.value["until"] for decision in made)}
+            AND NOT {loaded_sql("c.order_high")}
+        UNION SELECT s.number FROM {{ddl}} AS c JOIN spans AS s
+            ON c.source = s.source AND c.batch > s.until AND c.order_key < s.high AND c.order_key > s.low
+            AND CASE WHEN c.effects = '[]' THEN {same} ELSE {of_effects} END
+            WHERE {COUNTING}
+        ORDER BY number"""
     )
     return [made[row["number"]] for row in rows]
 
@@ -316,7 +325,7 @@ def carried(lake: Tables, ledger: Ledger, move: Move, since: int = 0) -> Carried
     keys = _key(lake.pipeline, move, told, policy.by_statement(spoken, subject))
     placed = [step.decoded() for step, _ in schema_steps(spoken, subject)]
     undecided = {order_of(statement.order): statement for statement in spoken if not statement.decided}
-    watched = [_Watched(*step) if step.order in undecided else step for step in placed]
+    watched = [(_Watched if step.order in undecided else _Decided)(*step) for step in placed]
     rows = tuple(_rows(lake, move, told, keys, watched, where))
     if not all(row.complete for row in rows):
         raise LackingError("some of its rows came in part only")

@@ -807,6 +807,18 @@ def test_an_unread_statement_that_the_operator_has_decided(tmp_path: Path, verb:
     assert [5, 6, 7] == yard.keys("hall")
 
 
+def test_a_decided_statement_after_one_whose_values_only_the_source_knows(tmp_path: Path) -> None:
+    """It converted the mark of such a value, so that the mark's letters were carried over as a value."""
+    yard = yard_of(tmp_path)
+    changed_twice = [said(150, f"ALTER TABLE annex MODIFY n {kind}") for kind in ("TIME", "VARCHAR(3)")]
+    play(yard, [row("hall", 10, 1), *NIGHT[:3], *changed_twice], cut=False)
+    [statement] = {each.statement.id for each in listed(yard.lake()) if "VARCHAR" in each.statement.text}
+    approve_or_dismiss(yard.lake(), statement, "approve", "three letters")
+    assert (
+        "'ALTER TABLE annex MODIFY n TIME' did to its rows" in play(yard, NIGHT[3:], cut=False)["yard.hall"]
+    )
+
+
 def test_values_that_only_the_source_knew_and_that_have_come_again(tmp_path: Path) -> None:
     """What a statement did to a row is of no concern once the row's new values are in a message."""
     again = changed("UPDATE", "annex", 130, ["id"], {"n": "7"}, id="5", n="8")
