@@ -247,7 +247,7 @@ class KeyHashes:
     def of(self, rows: pa.RecordBatch) -> tuple[Hashes, Hashes]:
         """The hashes of the keys that each change may concern: from the image after it, and from the image before."""
         if not self._columns:  # without a key, or by the shard alone
-            every = np.full(rows.num_rows, zlib.crc32(b"", self.seed), np.uint32)
+            every = np.full(rows.num_rows, self._of_text(b""), np.uint32)
             return every, every
         after, before = (self._cells(rows.column(name)) for name in ("after", "before"))
         first = self._hashes([pc.coalesce(a, b) for a, b in zip(after, before, strict=True)])
@@ -300,7 +300,10 @@ class KeyHashes:
         """The hash of a key, without the shard's cell."""
         shard = dict(self.shard)
         cells = (cell for name, cell in zip(self.mirror.keys, key, strict=True) if name not in shard)
-        text = "\x1f".join(map(str, cells)).encode("utf-8", "surrogatepass")
+        return self._of_text("\x1f".join(map(str, cells)).encode("utf-8", "surrogatepass"))
+
+    def _of_text(self, text: bytes) -> int:
+        """The hash of one text, as `_hashes` gives it."""
         if len(text) > _SHORT:
             return zlib.crc32(text, self.seed)
         weights: list[int] = self._weights.tolist()
