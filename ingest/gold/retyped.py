@@ -259,7 +259,7 @@ def is_open(step: SchemaStep, does: int, keys: Collection[str], texts: Collectio
 
 
 def _reject(mirror: Mirror, retyped: Retyped, batch: int) -> tuple[object, ...]:
-    step = retyped.step
+    step, what = retyped.step, _what(retyped.step)
     values = {
         "stage": "gold",
         "kind": "cell",
@@ -268,7 +268,7 @@ def _reject(mirror: Mirror, retyped: Retyped, batch: int) -> tuple[object, ...]:
         **mirror.table._asdict(),
         "column": step.column,
         "reason": VALUES_NOT_KNOWN,
-        "detail": f"{_what(step)}, until {mirror.name} is loaded again; dismiss this then",
+        "detail": f"{what}, until {mirror.name} is loaded again{'; dismiss this then' * what.startswith(A_DEFAULT)}",
     }
     return tuple(values.get(name) for name in REJECTS.arrow.names)
 
