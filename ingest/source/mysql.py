@@ -56,7 +56,12 @@ bits = no_bits
 _PLAIN = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _DENIED = (1044, 1142, 1143)  # the database, SELECT on a table, on a column
 _NO_PROCESS = 1227
-_NOT_SHOWN = (1064, 1227, 1235)  # another language, a right that is missing, a feature that is
+_NOT_SHOWN = (
+    1064,
+    1227,
+    1235,
+    1401,
+)  # another language, a right that is missing, a feature, XA_RECOVER_ADMIN of MySQL 8
 _NOT_THERE = (1049, 1146)  # the database, the table
 _INTEGERS = frozenset("int8 int16 int32 int64 uint8 uint16 uint32 uint64 year".split())
 
