@@ -64,13 +64,13 @@ _WITHOUT_DOMAINS = (
     "FROM types JOIN pg_type t ON t.oid = types.type WHERE typtype = 'd') "
     "SELECT type, modifier FROM types JOIN pg_type t ON t.oid = types.type WHERE typtype <> 'd'"
 )
-# what has a number in this database; a standby knows the transactions of its primary by its snapshot alone
+# what has a number in this database; a standby does not show the locks of its primary
 _WRITING = (
     "SELECT transactionid::text FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid "
     "LEFT JOIN pg_prepared_xacts p ON p.transaction = l.transactionid WHERE locktype = 'transactionid' AND granted "
-    "AND mode = 'ExclusiveLock' AND coalesce(a.datname, p.database) = current_database() "
-    "UNION ALL SELECT x::text FROM pg_snapshot_xip(pg_current_snapshot()) AS x WHERE pg_is_in_recovery()"
+    "AND mode = 'ExclusiveLock' AND coalesce(a.datname, p.database) = current_database()"
 )
+_NUMBERS = "SELECT pg_snapshot_xmin(s)::text, pg_snapshot_xmax(s)::text FROM pg_current_snapshot() AS s"
 _BY_BYTES = ("C", "POSIX", "C.UTF-8", "C.utf8")
 
 
@@ -233,8 +233,13 @@ def settled(connection: Any, mark: str) -> str:
     """The transactions that have written and were open, as a mark; nothing once all of them are over.
 
     Each holds a lock on its number until SELECTs see it, also while it is prepared, or while its commit, which is in the
-    log already, waits for a standby.  A snapshot knows no open transaction behind the last that is over.
+    log already, waits for a standby.  A standby shows no such locks, and its snapshots list no open transaction: there the
+    mark is the number behind the last that is over, until the oldest that is open has none before it.  So one that is
+    open behind the last that is over is not waited for.
     """
+    if is_replica(connection):
+        [(oldest, end)] = values(connection, _NUMBERS)
+        return (mark or end) if int(oldest) < int(mark or end) else ""
     return still_open({number for (number,) in values(connection, _WRITING)}, mark)
 
 

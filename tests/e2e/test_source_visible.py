@@ -16,8 +16,8 @@ import pymysql
 import pytest
 
 from ingest.errors import IngestError
+from ingest.source import postgres, sides, snapshot
 from ingest.source import reconcile as comparing
-from ingest.source import sides, snapshot
 from tests.e2e.databases import USER, Database, MariaDB, PostgreSQL, Replica, Standby
 from tests.e2e.services import Missing
 from tests.e2e.test_reconcile import compare, lake, table_of
@@ -288,6 +288,29 @@ def test_transactions_of_another_database_are_not_waited_for(
         began = time.monotonic()
         garden.read("slow")
         assert time.monotonic() - began < 20
+
+
+def test_a_standby_without_its_primary_waits_for_what_its_snapshot_knows(
+    server: Callable[[type[Database]], Database], tmp_path: Path
+) -> None:
+    """A snapshot of a standby lists no open transaction, and says only the number of the oldest."""
+    garden = Shed(server(Standby), tmp_path)
+    assert isinstance(garden.node, Standby)
+    with closing(garden.node.connect()) as standby, garden.node.primary.connect() as writer:
+        standby.autocommit = True
+        writer.execute("UPDATE slow SET v = 'new'")
+        garden.execute("INSERT INTO slow VALUES (2, 'over')")  # which has a later number
+        until = time.monotonic() + 30
+        while len(garden.shown()) < 2:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        mark = postgres.settled(standby, "")
+        assert mark == postgres.settled(standby, mark) != ""
+        writer.commit()
+        while postgres.settled(standby, mark):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        assert "new" in garden.shown()
 
 
 def test_a_user_who_may_not_see_open_transactions_is_told_what_to_grant(garden: Shed) -> None:
