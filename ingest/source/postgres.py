@@ -21,6 +21,7 @@ import psycopg
 
 from ingest import types
 from ingest.change import TableId
+from ingest.errors import IngestError
 from ingest.lake.duck import name as name_of
 from ingest.source.database import (
     CONNECT_SECONDS,
@@ -244,15 +245,22 @@ def settled(connection: Any, mark: str) -> str:
 
 
 def position(connection: Any) -> str:
-    """The end of the log; a place right behind a page's header is the end of the page before."""
+    """The end of the log, in bytes; a place right behind a page's header is the end of the page before."""
     [(end,)] = values(
         connection,
-        "SELECT (i - CASE WHEN page IN (24, 40) THEN page ELSE 0 END)::text FROM pg_current_wal_insert_lsn() AS i "
-        "CROSS JOIN LATERAL ((SELECT (i - '0/0'::pg_lsn) % 8192)) AS p(page)",
+        "SELECT (i - CASE WHEN page IN (24, 40) THEN page ELSE 0 END)::text "
+        "FROM pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0') AS i "
+        "CROSS JOIN LATERAL (SELECT i % current_setting('wal_block_size')::int) AS p(page)",
     )
     return str(end)
 
 
 def has_applied(connection: Any, position: str) -> bool:
-    """Whether a standby has replayed the log."""
-    return values(connection, f"SELECT pg_last_wal_replay_lsn() >= {quoted(position)}::pg_lsn") == [(True,)]
+    """Whether a standby has replayed the log; an `IngestError` for a server that replays none."""
+    if not is_replica(connection):
+        raise IngestError(
+            "url: under `database:` is no standby of primary: (pg_is_in_recovery() is false there): write the standby's address "
+            "as url, or leave primary: out if url is the primary itself."
+        )
+    replayed = f"pg_wal_lsn_diff(pg_last_wal_replay_lsn(), '0/0') >= {position}"
+    return values(connection, f"SELECT {replayed}") == [(True,)]

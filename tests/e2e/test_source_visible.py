@@ -290,6 +290,17 @@ def test_transactions_of_another_database_are_not_waited_for(
         assert time.monotonic() - began < 20
 
 
+def test_a_primary_in_the_place_of_its_standby_is_refused(
+    server: Callable[[type[Database]], Database], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It replays nothing, so nothing would ever be said to have come."""
+    monkeypatch.setattr(snapshot, "_WAIT_SECONDS", 2.0)
+    garden = Shed(server(PostgreSQL), tmp_path)
+    garden.name_primary(garden.node)
+    with pytest.raises(IngestError, match="url: under `database:` is no standby of primary:"):
+        garden.read("slow")
+
+
 def test_a_standby_without_its_primary_waits_for_what_its_snapshot_knows(
     server: Callable[[type[Database]], Database], tmp_path: Path
 ) -> None:
