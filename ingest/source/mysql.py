@@ -56,12 +56,8 @@ bits = no_bits
 _PLAIN = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _DENIED = (1044, 1142, 1143)  # the database, SELECT on a table, on a column
 _NO_PROCESS = 1227
-_NOT_SHOWN = (
-    1064,
-    1227,
-    1235,
-    1401,
-)  # another language, a right that is missing, a feature, XA_RECOVER_ADMIN of MySQL 8
+# no such statement, variable, right, feature; MySQL 8 without XA_RECOVER_ADMIN
+_NOT_SHOWN = (1064, 1193, 1227, 1235, 1401)
 _NOT_THERE = (1049, 1146)  # the database, the table
 _INTEGERS = frozenset("int8 int16 int32 int64 uint8 uint16 uint32 uint64 year".split())
 
@@ -250,10 +246,14 @@ def _writing(connection: Any) -> set[str]:
 
 
 def position(connection: Any) -> str:
-    """The GTIDs of the log: of MariaDB the last of each domain, of MySQL all sets."""
-    variables = dict(values(connection, "SHOW GLOBAL VARIABLES LIKE 'gtid_%'"))
-    if gtids := variables.get("gtid_binlog_pos") or variables.get("gtid_executed"):
-        return str(gtids)
+    """The GTIDs of the log: of MariaDB the last of each domain, of MySQL all sets; SHOW cuts them at 1,024 characters.
+
+    While ``gtid_mode`` is not ON, MySQL keeps the sets of earlier times, to which nothing is added.
+    """
+    for variables in ("'ON', @@GLOBAL.gtid_binlog_pos", "@@GLOBAL.gtid_mode, @@GLOBAL.gtid_executed"):
+        for mode, gtids in _shown(connection, f"SELECT {variables}"):
+            if gtids and mode == "ON":
+                return str(gtids)
     raise IngestError(
         "The log of the primary under `database:` has no GTIDs, so nothing says how far its replica is: switch them on "
         "(gtid_mode, log_bin), or give the primary itself as url."
