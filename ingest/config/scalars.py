@@ -385,10 +385,18 @@ _DATABASE = re.compile(
 
 
 def replicated(url: str, primary: str) -> None:
-    """Refuse a primary of another kind than its replica, or of one whose place in the log is not asked for."""
+    """Refuse a primary of another kind than its replica, or of one whose place in the log is not asked for.
+
+    PostgreSQL shows the open transactions of one database alone, so both name the same one.
+    """
     kinds = {address.partition(":")[0].replace("mariadb", "mysql") for address in (url, primary) if address}
     if primary and kinds not in ({"mysql"}, {"postgresql"}):
         raise ValueError("primary: and url: are both addresses of MySQL or MariaDB, or both of PostgreSQL")
+    names = {urlsplit(address).path.strip("/") for address in (url, primary) if address}
+    if kinds == {"postgresql"} and len(names) > 1:
+        raise ValueError(
+            "primary: and url: of PostgreSQL end in the same name of a database: write url:'s under primary: too"
+        )
 
 
 def web_address(text: str) -> str:
