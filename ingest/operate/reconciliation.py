@@ -21,6 +21,7 @@ from ingest.lake.schemas import CHECKS
 from ingest.lake.tables import Tables
 from ingest.quality.catalogue import CHECKS as KNOWN
 from ingest.quality.catalogue import FAIL, FAILING_KEYS, MAX_DETAIL, PASS, RECONCILED, WARN, key_json
+from ingest.source.database import HOW_IT_ENDS
 from ingest.source.reconciled import DIFFERENT, MISSING, SURPLUS, Reconciled, RowDifference
 
 
@@ -171,8 +172,8 @@ def warnings(pipeline: Pipeline, table: Reconciled, *, waits: bool) -> Iterator[
     if table.open_long:
         yield (
             f"{table.table}: a transaction that writes has been open in its database since before the first look, or a "
-            "replica under `database:` lags, and a stream may have changes that no SELECT sees until that is over: end it "
-            "(pg_stat_activity shows it; in MySQL information_schema.innodb_trx), or type the same later."
+            "replica under `database:` has not come in time to where its primary was, and a stream may have changes that no "
+            f"SELECT sees until that is over: end it ({HOW_IT_ENDS}), or type the same later."
         )
     if table.ahead:
         yield (

@@ -25,7 +25,10 @@ _MODULES = {
     "mysql": "mysql", "mariadb": "mysql", "postgresql": "postgres", "oracle": "oracle", "sqlserver": "sqlserver",
 }  # fmt: skip
 _CLIENTS = "pip install 'ingest[databases]'"  # what installs them
-
+HOW_IT_ENDS = (
+    "PostgreSQL shows it in pg_stat_activity or pg_prepared_xacts; MySQL in information_schema.innodb_trx, or by XA RECOVER, "
+    "and XA COMMIT or XA ROLLBACK ends that"
+)
 
 _PORTS = {"mysql": 3306, "postgres": 5432, "oracle": 1521, "sqlserver": 1433}
 

@@ -29,6 +29,7 @@ from ingest.formats import ingest_snapshot
 from ingest.lake.snapshots import folder
 from ingest.source.chunks import Bound, Chunk, bounds, chunks, condition, keys_of
 from ingest.source.database import (
+    HOW_IT_ENDS,
     DatabaseError,
     SourceColumn,
     SourceDialect,
@@ -295,16 +296,17 @@ def wait_for_open_transactions(
 ) -> None:
     """Wait until what was open when the place was chosen is over, and a replica has it."""
     if not is_settled(database, dialect, connection, _WAIT_SECONDS):
-        lag = (
-            f"or the replica under `database:` has not come to where its primary was {_WAIT_SECONDS:.0f} seconds ago: "
-            "let it catch up, or "
+        lags, catch_up = (
+            (
+                ", or the replica under `database:` has not come in time to where its primary was",
+                ", or let the replica catch up and look whether it follows `primary:`",
+            )
             if database.primary
-            else ""
+            else ("", "")
         )
         raise IngestError(
-            f"A transaction in the source has been open for {_WAIT_SECONDS:.0f} seconds, and its changes may be of {table}; "
-            f"{lag}end it (pg_stat_activity shows it, or pg_prepared_xacts; in MySQL information_schema.innodb_trx), then run "
-            "the same command again."
+            f"A transaction in the source has been open for {_WAIT_SECONDS:.0f} seconds, and its changes may be of {table}{lags}. "
+            f"End it ({HOW_IT_ENDS}){catch_up}, then run the same command again."
         )
 
 

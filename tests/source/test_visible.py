@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pymysql
@@ -157,10 +158,39 @@ def test_a_replica_is_asked_in_its_own_way_what_it_has_applied(
     assert mysql.has_applied(None, mysql.position(None))
 
 
-@pytest.mark.parametrize("url", ["mysql://db:3306", "oracle://db:1521/shop"])
-def test_a_primary_is_of_its_replicas_kind(bins: Bins, url: str) -> None:
-    """The place in another database's log says nothing of the replica's."""
-    primary = "postgresql://db:5432/shop" if "mysql" in url else "oracle://other:1521/shop"
+@pytest.mark.parametrize("primary", ["", "duck://primary:1"])
+def test_what_is_open_for_long_is_said_with_what_ends_it(
+    bins: Bins, monkeypatch: pytest.MonkeyPatch, primary: str
+) -> None:
+    """What XA has prepared is of no session that could be ended."""
+    monkeypatch.setattr(duck_source, "settled", lambda _connection, _mark: "7")
+    monkeypatch.setattr("ingest.source.snapshot._WAIT_SECONDS", 0)
+    pipeline = load(bins.file)
+    source = source_of(pipeline)
+    assert source.database is not None
+    database = replace(source.database, primary=primary and source.database.url)
+    with pytest.raises(
+        IngestError, match="innodb_trx, or by XA RECOVER, and XA COMMIT or XA ROLLBACK"
+    ) as error:
+        snapshot(pipeline, replace(source, database=database), "shop.bins", alone=True)
+    assert bool(primary) == ("has not come in time to where its primary was" in str(error.value))
+
+
+@pytest.mark.parametrize(
+    ("url", "primary", "refused"),
+    [
+        ("mysql://db:3306", "postgresql://db:5432/shop", "are both addresses"),
+        ("oracle://db:1521/shop", "oracle://other:1521/shop", "are both addresses"),
+        ("postgresql://db:5432/shop", "postgresql://other:5432/stock", "end in the same name"),
+        ("postgresql://db:5432/shop", "postgresql://other:5432", "end in the same name"),
+        ("postgresql://db:5432/shop", "postgresql://other:5432/shop", ""),
+        ("mysql://db:3306/shop", "mariadb://other:3306", ""),
+    ],
+)
+def test_a_primary_is_of_its_replicas_kind_and_database(
+    bins: Bins, url: str, primary: str, refused: str
+) -> None:
+    """The place in another database's log says nothing of the replica's, nor what is open in another database."""
     text = re.sub(
         r"database: \{url: [^,}]*",
         f"database: {{url: '{url}', primary: '{primary}'",
@@ -168,5 +198,8 @@ def test_a_primary_is_of_its_replicas_kind(bins: Bins, url: str) -> None:
     )
     assert primary in text
     bins.file.write_text(text, "utf-8")
-    with pytest.raises(IngestError, match="primary: and url: are both addresses"):
+    if not refused:
+        load(bins.file)
+        return
+    with pytest.raises(IngestError, match=f"primary: and url: .*{refused}"):
         load(bins.file)
