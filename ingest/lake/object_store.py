@@ -85,6 +85,10 @@ class ObjectStore:
         """The names of the files in a folder; none if it does not exist."""
         return list(self._listing(folder, fresh=self.fresh))
 
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The names of the files in a folder as it is now, each with its size in bytes; none if it does not exist."""
+        return {name: file.st_size for name, file in self._listing(folder, fresh=True).items()}
+
     def stat(self, path: str) -> os.stat_result:
         """A file's entry in its folder's listing."""
         folder, _, name = path.rpartition("/")
@@ -115,11 +119,11 @@ class ObjectStore:
                 looks.pop(folder, None)
 
     def _listing(self, folder: str, *, fresh: bool = False) -> Mapping[str, os.stat_result]:
-        """The files in a folder, at most a few seconds old."""
+        """The files in a folder, listed a few seconds ago at most; listing many may take longer than that."""
         listed_at, files = self._listed.get(folder, (-MOMENT, {}))
-        if (now := time.monotonic()) - listed_at > MOMENT or fresh:
+        if time.monotonic() - listed_at > MOMENT or fresh:
             files = self._look(folder)
-            self._listed[folder] = now, files
+            self._listed[folder] = time.monotonic(), files
         return files
 
     def _look(self, folder: str) -> Mapping[str, os.stat_result]:

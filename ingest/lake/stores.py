@@ -69,6 +69,15 @@ class Disk:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
+    def sizes(self, folder: str) -> dict[str, int]:
+        """The names in a folder as it is now, each with its size in bytes; none if it does not exist."""
+        sizes = dict[str, int]()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # deleted since it was listed
+                    sizes[entry.name] = entry.stat().st_size
+        return sizes
+
     def stat(self, path: str) -> os.stat_result:
         """What changes whenever a file does."""
         return os.stat(path)  # noqa: PTH116

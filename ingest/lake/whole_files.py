@@ -1,8 +1,9 @@
 """Whether the data files of mirrors are still those that were written: looked at once a day, by names and sizes.
 
 A batch reads what it touches, so that files of a quiet mirror which somebody has deleted or overwritten would be noticed by whoever
-queries it. A look costs the mirror's log and the listing of its folder; what it has found is in the ledger of decisions, and each
-run looks again at the mirrors that lack files, until they are rebuilt or the files are back.
+queries it. A look costs the mirror's log and the listings of its folders; what it has found is in the ledger of decisions, and each
+run looks again at the mirrors that lack files, and at no others, until they are rebuilt or the files are back. Of files of deletion
+vectors a log has no sizes, so that only their names are compared.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ingest.errors import command, counted
+from ingest.errors import IngestError, command, counted
 from ingest.lake import decisions, faults, histories, mirrors, stores
 from ingest.lake.decisions import WHOLE_FILES, Decision
 from ingest.lake.mirrors import Mirror
 from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:
+    from ingest.lake.delta import DataFile
     from ingest.lake.lake import Lake
 
 EVERY = dt.timedelta(hours=20)  # of a run at about the same time each day, one looks
@@ -33,21 +35,34 @@ class Torn(NamedTuple):
 
 
 def is_due(lake: Tables) -> bool:
-    """True if nobody has looked for a day, or if the last look found something, which may be repaired by now."""
-    return stores.is_readable(lake.pipeline.lake) and (_is_old(lake) or bool(_found(lake)))
+    """True if nobody has looked for a day, or if what the last look has found is not so any more."""
+    return stores.is_readable(lake.pipeline.lake) and (
+        _is_old(lake) or _wrong(lake, _found(lake)) != _found(lake)
+    )
 
 
 def look(lake: Lake) -> None:
-    """Look at the files of all mirrors if it is time, and keep what is wrong with them."""
-    if not is_due(lake):
+    """Look at the files of all mirrors once a day, else of those that lacked some, and keep what is wrong with them.
+
+    What cannot be looked at, as in a store that does not answer, is as it was found last.
+    """
+    if not stores.is_readable(lake.pipeline.lake):
         return
-    wrong = {
-        mirror.path: [mirror.generation, said]
-        for mirror in mirrors.known(lake).values()
-        if (said := "; ".join(_lacking(lake, mirror)))
-    }
-    if wrong != _found(lake) or _is_old(lake):
+    is_old = _is_old(lake)
+    wrong = _wrong(lake, mirrors.known(lake) if is_old else _found(lake))
+    if is_old or wrong != _found(lake):
         decisions.append(lake, [Decision(WHOLE_FILES, lake.pipeline.name, {_TORN: wrong})])
+
+
+def _wrong(lake: Tables, paths: Iterable[str]) -> dict[str, list[Any]]:
+    """What is wrong with the mirrors of some paths now, as `_found` has it."""
+    before, known = _found(lake), mirrors.known(lake)
+    wrong = {}
+    for mirror in (known[path] for path in paths if path in known):
+        generation, found = before.get(mirror.path, (mirror.generation, ""))
+        if said := _lacking(lake, mirror, found if generation == mirror.generation else ""):
+            wrong[mirror.path] = [mirror.generation, said]
+    return wrong
 
 
 def _is_old(lake: Tables) -> bool:
@@ -83,28 +98,48 @@ def _sentence(lake: Tables, mirror: Mirror, said: str) -> str:
     return f"data files of {mirror.name} are not as they were written ({said}): put them back, or `{typed}`"
 
 
-def _lacking(lake: Tables, mirror: Mirror) -> Iterator[str]:
-    """What is wrong with the files of a mirror and of its old states, a few of them by name."""
+def _lacking(lake: Tables, mirror: Mirror, before: str) -> str:
+    """What is wrong with the files of a mirror and of its old states, a few of them by name; what was found ``before`` if a
+    table cannot be looked at.
+    """
+    wrong_tables, unseen = list[str](), ""
     for table in (mirror, *([histories.table_of(mirror)] if mirror.history else ())):
         try:
             wrong = [*_wrong_files(lake, table.path)]
         except Exception as error:  # a log that cannot be read is found by whoever reads it
-            if faults.fault(error) is None:
+            if not isinstance(error, OSError | IngestError) and faults.fault(error) is None:
                 raise
+            unseen = before
             continue
         if wrong:
-            yield ", ".join(wrong[:3]) + (f" and {len(wrong) - 3:,} more" if wrong[3:] else "")
+            more = f" and {len(wrong) - 3:,} more" if wrong[3:] else ""
+            wrong_tables.append(", ".join(wrong[:3]) + more)
+    return "; ".join(wrong_tables) or unseen
 
 
-def _wrong_files(lake: Tables, name: str) -> Iterable[str]:
+def _wrong_files(lake: Tables, name: str) -> Iterator[str]:
     folder = lake.path(name)
-    store = stores.at(folder)
-    there = {*store.names(folder)}
-    for file in lake.snapshot(name).files:
-        path = file.place
-        if "/" in path:  # not written by this product, and in no listing of this folder
-            continue
-        if path not in there:
-            yield f"{path} is gone"
-        elif (size := store.stat(f"{folder}/{path}").st_size) != file.size:
-            yield f"{path} has {counted(size, 'byte')} instead of {file.size:,}"
+    written = _written(
+        lake.snapshot(name).files
+    )  # before the listings: these have what others write meanwhile
+    there = dict[str, int]()
+    for within in {place[: place.rfind("/") + 1] for place in written}:
+        listed = stores.at(folder).sizes(f"{folder}/{within}".rstrip("/"))
+        there |= {f"{within}{file}": size for file, size in listed.items()}
+    for place, size in written.items():
+        if place not in there:
+            yield f"{place} is gone"
+        elif size not in (None, there[place]):
+            yield f"{place} has {counted(there[place], 'byte')} instead of {size:,}"
+
+
+def _written(files: Iterable[DataFile]) -> dict[str, int | None]:
+    """The files of a table, by their paths under its folder, with their sizes in bytes; None for one of deletion vectors."""
+    written: dict[str, int | None] = {}
+    for file in files:
+        written[file.place] = file.size
+        if file.vector.get("storageType") == "u":
+            from ingest.lake import vectors  # with NumPy, which a lake without vectors does without
+
+            written[vectors.place(file.vector)] = None
+    return written

@@ -11,18 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
+import numpy as np
 import pytest
 
 from ingest import run as runs
 from ingest.config.entries import AlertTarget
-from ingest.config.model import TableRule
+from ingest.config.model import Pipeline, TableRule
 from ingest.errors import StoreError
 from ingest.gold import completed
 from ingest.gold.rebuild import rebuild
 from ingest.inspect import status
 from ingest.inspect.idle import idle
-from ingest.lake import delta, whole_files
-from ingest.lake.delta import NO_TABLE, Commit, Snapshot, UnreadableError
+from ingest.lake import delta, stores, vectors, whole_files
+from ingest.lake.delta import NO_TABLE, Commit, DataFile, Snapshot, UnreadableError
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.tables import LakeReader
 from ingest.result import STAGES, Result
@@ -87,6 +88,9 @@ def test_data_files_of_a_quiet_mirror_are_looked_at_once_a_day(
     typed = f"ingest rebuild {shops.pipeline.file} shop_1.item"
     assert ("damaged", "shop_1.item", typed) == (cause["kind"], cause["mirror"], cause["command"])
     assert [failure] == failures_of_a_run(), "until it is repaired"
+    result = idle(shops.pipeline, STAGES)
+    assert result is not None, "a tick needs no session to say what the one before it has said"
+    assert [failure] == result.failures
     if done == "restored":
         file.write_bytes(whole)
     else:
@@ -103,6 +107,104 @@ def test_a_lake_that_was_copied_is_as_whole_as_before(shops: Shops, monkeypatch:
         os.utime(file)
     whole_files.look(shops.lake)
     assert [] == whole_files.torn(shops.lake)
+
+
+@pytest.fixture
+def two(shops: Shops, monkeypatch: pytest.MonkeyPatch) -> Shops:
+    """A lake with a further mirror, and one whose file is gone, as a run has found."""
+    shops.stages = STAGES
+    shops.say(2, "INSERT", 1, "b").run()
+    next((shops.folder / "lake" / "mirrors" / "shop_1" / "item").glob("*.parquet")).unlink()
+    with monkeypatch.context() as patched:
+        patched.setattr(whole_files, "EVERY", dt.timedelta(0))
+        whole_files.look(shops.lake)
+    return shops
+
+
+def test_until_a_day_is_over_only_torn_mirrors_are_looked_at(
+    two: Shops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one of 500 mirrors lacked a file, each tick listed the folders of all, and started a session."""
+    looked, sizes = list[str](), stores.Disk.sizes
+    monkeypatch.setattr(stores.Disk, "sizes", lambda disk, at: (looked.append(at), sizes(disk, at))[1])
+    assert not whole_files.is_due(two.lake)
+    whole_files.look(two.lake)
+    assert {two.lake.path("mirrors/shop_1/item")} == {*looked}
+    assert ["shop_1.item"] == [torn.mirror.name for torn in whole_files.torn(two.lake)]
+
+
+@pytest.mark.parametrize("error", [StoreError("it does not answer"), OSError(5, "Input/output error")])
+def test_a_folder_that_cannot_be_listed_is_as_it_was_found(
+    two: Shops, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """A run whose work was done ended by a store's 503, and was missing in `runs`."""
+
+    def refused(_disk: stores.Disk, _folder: str) -> dict[str, int]:
+        raise error
+
+    before = whole_files.torn(two.lake)
+    monkeypatch.setattr(whole_files, "EVERY", dt.timedelta(0))
+    monkeypatch.setattr(stores.Disk, "sizes", refused)
+    two.warm = Warm()
+    two.run()
+    assert two.result is not None
+    assert [f"shop_1.item damaged: {torn.said}" for torn in before] == two.result.failures
+    [runs_with_it] = two.lake.ask(f"SELECT count(*) AS n FROM {{runs}} WHERE run = '{two.result.run}'")
+    assert runs_with_it["n"]
+
+
+def test_files_that_are_written_during_the_look_are_not_gone(
+    shops: Shops, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever wrote the mirror's files again between its listing and the reading of its log made it damaged."""
+    shops.say(1, "INSERT", 2, "b").run()
+    table = deltalake.DeltaTable(shops.folder / "lake" / "mirrors" / "shop_1" / "item")
+    looked, sizes, looks = Lake.snapshot, stores.Disk.sizes, list[str]()
+
+    def between(look: str) -> None:
+        looks.append(look)
+        if len(looks) == 1:
+            table.delete("id = 2")
+
+    def snapshot(lake: Lake, name: str) -> Snapshot:
+        state = looked(lake, name)
+        if name.startswith("mirrors/"):
+            between("log")
+        return state
+
+    def listed(disk: stores.Disk, folder: str) -> dict[str, int]:
+        there = sizes(disk, folder)
+        between("folder")
+        return there
+
+    monkeypatch.setattr(Lake, "snapshot", snapshot)
+    monkeypatch.setattr(stores.Disk, "sizes", listed)
+    monkeypatch.setattr(whole_files, "EVERY", dt.timedelta(0))
+    whole_files.look(shops.lake)
+    assert {"log", "folder"} == {*looks}
+    assert [] == whole_files.torn(shops.lake)
+
+
+@pytest.mark.parametrize("pattern", ["day=*/*.parquet", "*.bin"])
+def test_files_in_folders_and_of_deletion_vectors_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
+) -> None:
+    """A table that somebody has given partitions, or one with marked rows, has files that nobody would look at."""
+    folder = tmp_path / "mirrors" / "t"
+    for name, data in {"a.parquet": b"a", "day=1%2F2/part 1.parquet": b"bc"}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    marked = vectors.write(str(folder), {"a.parquet": np.array([0])})["a.parquet"]
+    files = (
+        DataFile("a.parquet", 1, {}, vector=marked),
+        DataFile("day=1%252F2/part%201.parquet", 2, {"day": "1/2"}),
+    )
+    monkeypatch.setattr(LakeReader, "snapshot", lambda _lake, _name: Snapshot(0, {}, files=files))
+    lake = LakeReader(Pipeline("x", tmp_path / "x.yaml", str(tmp_path), ()))
+    assert [] == [*whole_files._wrong_files(lake, "mirrors/t")]
+    [gone] = folder.glob(pattern)
+    gone.unlink()
+    assert [f"{gone.relative_to(folder)} is gone"] == [*whole_files._wrong_files(lake, "mirrors/t")]
 
 
 @pytest.mark.parametrize(

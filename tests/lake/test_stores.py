@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -13,6 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from ingest.config import Pipeline
 from ingest.errors import StoreError
 from ingest.lake import object_store, stores
+from ingest.lake.object_store import ObjectStore
 from ingest.lake.stores import options_of
 
 HEAD = "spark.hadoop.fs.s3a."
@@ -95,6 +98,34 @@ def test_what_a_client_says_is_not_shown() -> None:
     ):
         raise OSError(said)
     assert "AKIA1" not in str(caught.value)
+
+
+def test_a_listing_counts_from_its_end_and_sizes_come_of_a_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder of 20,000 objects was old when its listing was complete, and each question about a file of it listed it again."""
+    now, listings = [100.0], list[str]()
+
+    def listed(_store: ObjectStore, folder: str) -> dict[str, os.stat_result]:
+        listings.append(folder)
+        now[0] += 2 * object_store.MOMENT
+        return {"a.parquet": os.stat_result((0, 0, 0, 1, 0, 0, 7, 0, 0, 0))}
+
+    monkeypatch.setattr(object_store, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(ObjectStore, "_look", listed)
+    store = ObjectStore("s3://b/lake", {})
+    for _ in range(3):
+        assert 7 == store.stat("s3://b/lake/t/a.parquet").st_size
+    assert 1 == len(listings)
+    assert {"a.parquet": 7} == store.sizes("s3://b/lake/t")
+    assert 2 == len(listings)
+
+
+def test_a_folder_of_this_machine_says_its_sizes(tmp_path: Path) -> None:
+    """A file that goes while its folder is listed, or the folder itself, would end the look at all the others."""
+    (tmp_path / "a").write_bytes(b"abc")
+    (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    store = stores.at(str(tmp_path))
+    assert {"a": 3} == store.sizes(str(tmp_path))
+    assert {} == store.sizes(str(tmp_path / "nowhere"))
 
 
 def test_a_table_that_stays_open_is_the_newest_one(tmp_path: Path) -> None:
