@@ -316,6 +316,16 @@ def dropped(lake: Tables) -> frozenset[str]:
     return frozenset(decision.value["table"] for decision in newest.values() if decision.kind == DROP)
 
 
+def fed_before(lake: Tables) -> frozenset[TableId]:
+    """The source tables that fed the mirrors which were dropped, and not made again since."""
+    ledger = decisions.read(lake)
+    schemas = ledger.newest(SCHEMA)
+    paths = (path for path, newest in ledger.newest(SCHEMA, DROP).items() if newest.kind == DROP)
+    return frozenset().union(
+        *(Mirror.from_value(path, schemas[path].value).sources for path in paths if path in schemas)
+    )
+
+
 def unfed(lake: Tables) -> dict[str, str]:
     """The mirrors that get no more rows by the pipeline file, by path, with what it does: it excludes their tables, or sends
     their rows to other mirrors.

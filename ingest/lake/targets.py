@@ -16,7 +16,7 @@ from ingest.change import TableId
 from ingest.config import Pipeline, TableRule, target
 from ingest.errors import command
 from ingest.lake import decoded_with, feeds, lanes
-from ingest.lake.mirrors import Column, Mirror, known, reshaped, rules, unfed
+from ingest.lake.mirrors import Column, Mirror, fed_before, known, reshaped, rules, unfed
 from ingest.lake.names import mirror_path
 from ingest.lake.tables import Tables
 
@@ -77,22 +77,27 @@ def shared(lake: AnyLake, paths_found: Collection[str]) -> list[tuple[AnyLake, f
 def unfinished(lake: Tables) -> frozenset[str]:
     """The paths of mirrors that a run has to fold without new messages.
 
-    Their rules have changed, their change feed has not begun, or a further mirror was added, or has taken another's place.
+    Their rules have changed, their change feed has not begun, or a further mirror was added, or has taken another's place; that one
+    may be dropped by now.
     """
     unfinished_paths = frozenset[str]()
     may_move = any(rule.into for rule in lake.pipeline.tables) or any(
         mirror.fed_by for mirror in known(lake).values()
     )
     moved = {table for path in (unfed(lake) if may_move else ()) for table in known(lake)[path].sources}
+    moved |= fed_before(lake)
     for view in views(lake):
         unfinished_paths |= reshaped(view) | feeds.missing(view)
         if _several(lake):
             unfinished_paths |= paths(view) - known(view).keys()
         elif moved:
             filled = {
-                target(rule, table) for table in moved if not (rule := view.pipeline.rule(table)).exclude
+                mirror_path(target(rule, table))
+                for table in moved
+                if not (rule := view.pipeline.rule(table)).exclude
             }
-            unfinished_paths |= set(map(mirror_path, filled)) - known(view).keys()
+            if new := filled - known(view).keys():
+                unfinished_paths |= new & paths(view)
     return unfinished_paths
 
 

@@ -12,7 +12,7 @@ from ingest.gold import approval, explain, preview, rebuild
 from ingest.inspect import status
 from ingest.inspect import story as telling
 from ingest.inspect.idle import idle
-from ingest.lake import mirrors, targets
+from ingest.lake import dropping, mirrors, targets
 from ingest.lake.mirrors import Clusters
 from ingest.run import Warm
 from tests.shops import Shops
@@ -248,4 +248,17 @@ def test_a_feed_that_is_added_begins_without_new_messages(tmp_path: Path) -> Non
     assert idle(mine.pipeline, ("bronze", "silver", "gold")) is None
     mine.run()
     assert mine.lake.exists("feeds/eu/item")
+    assert idle(mine.pipeline, ("bronze", "silver", "gold")) is not None
+
+
+def test_a_mirror_that_takes_another_s_place_is_filled_though_that_was_dropped(tmp_path: Path) -> None:
+    """`status` prints the command that drops the former one at once: typed before the next run, the new one stayed away."""
+    mine = shops(tmp_path)
+    mine.say(1, "INSERT", 1, "a", region="EU").run()
+    mine.rule, mine.warm = replace(ITEM, into="moved.item"), Warm()
+    assert ["mirrors/shop_1/item"] == dropping.drop(mine.lake, "shop_1.item", "excluded")
+    assert idle(mine.pipeline, ("bronze", "silver", "gold")) is None
+    mine.run()
+    assert {"moved.item": "done"} == states(mine)
+    assert [(1, "a", "EU")] == rows(mine, "mirrors/moved/item")
     assert idle(mine.pipeline, ("bronze", "silver", "gold")) is not None
