@@ -16,7 +16,7 @@ from ingest.change import TableId
 from ingest.config import Pipeline, TableRule, target
 from ingest.errors import command
 from ingest.lake import decoded_with, feeds, lanes
-from ingest.lake.mirrors import Column, Mirror, fed_before, known, reshaped, rules, unfed
+from ingest.lake.mirrors import Column, Mirror, fed_before, known, reshaped, rule_for, rules, unfed
 from ingest.lake.names import mirror_path
 from ingest.lake.tables import Tables
 
@@ -124,9 +124,11 @@ def mistyped(lake: Tables) -> list[Mistyped]:
     A wider type needs no command: the mirror's next batch brings it. Where several source tables feed a mirror, a type counts
     that all their entries declare.
     """
-    if not any(rule.columns for rule in lake.pipeline.tables):
+    if not any(rule.columns for rule in lake.pipeline.every_rule):
         return []
     by_path = known(lake)
+    if not any(_may_be_mistyped(lake.pipeline, mirror) for mirror in by_path.values()):
+        return []  # without the books, which each run with nothing to do would ask
     pairs = [
         (mirror, columns)
         for view in views(lake)
@@ -142,6 +144,12 @@ def mistyped(lake: Tables) -> list[Mistyped]:
         Mistyped(mirror, columns, again or command("rebuild", lake.pipeline.file, mirror.name))
         for mirror, columns in pairs
     ]
+
+
+def _may_be_mistyped(pipeline: Pipeline, mirror: Mirror) -> bool:
+    """True if the rule for one of the tables that feed a mirror declares another type of a column."""
+    ruled = (rule_for(pipeline, source, mirror.path) for source in mirror.sources)
+    return any(_other_types(mirror, [rule]) for rule in ruled if rule.columns)
 
 
 def _other_types(mirror: Mirror, of_mirror: Sequence[TableRule]) -> tuple[tuple[Column, str], ...]:

@@ -12,8 +12,9 @@ from ingest.gold import approval, explain, preview, rebuild
 from ingest.inspect import status
 from ingest.inspect import story as telling
 from ingest.inspect.idle import idle
-from ingest.lake import dropping, mirrors, targets
+from ingest.lake import decisions, dropping, mirrors, targets
 from ingest.lake.mirrors import Clusters
+from ingest.lake.tables import LakeReader
 from ingest.run import Warm
 from tests.shops import Shops
 
@@ -262,3 +263,20 @@ def test_a_mirror_that_takes_another_s_place_is_filled_though_that_was_dropped(t
     assert {"moved.item": "done"} == states(mine)
     assert [(1, "a", "EU")] == rows(mine, "mirrors/moved/item")
     assert idle(mine.pipeline, ("bronze", "silver", "gold")) is not None
+
+
+def test_declared_types_are_compared_without_the_books(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run with nothing to do grouped the whole books, as soon as one table had `columns:`."""
+    mine = shops(tmp_path)
+    mine.say(1, "INSERT", 1, "a", region="EU").run()
+    mine.rule = replace(ITEM, columns={"id": "int64"})
+    ledger = decisions.read(mine.lake)
+    with monkeypatch.context() as patched:
+        patched.setattr(LakeReader, "ask", lambda _lake, query: pytest.fail(query))
+        patched.setattr(decisions, "read", lambda _lake: ledger)
+        assert [] == targets.mistyped(LakeReader(mine.pipeline))
+    mine.rule = replace(ITEM, columns={"region": "int32"})
+    [mistyped] = targets.mistyped(LakeReader(mine.pipeline))
+    assert "region is STRING instead of int32" in mistyped.sentence
