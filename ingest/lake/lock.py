@@ -61,12 +61,9 @@ def held(lake: str, what: str, patience: float = 0) -> contextlib.AbstractContex
 def rewriting(lake: str, what: str) -> contextlib.AbstractContextManager[None]:
     """Hold the lock of those who write a lake's rows again without changing them: they hold the lake's own only to commit,
     so that runs go on meanwhile. Who deletes rows for good takes it, too, for they may be in a file that is not committed yet.
-    In a store there is none: there the log alone decides between two that write the same files.
 
     Raises: as `held`.
     """
-    if is_stored(lake):
-        return contextlib.nullcontext()
     return held(f"{lake.rstrip('/')}/{_REWRITING}", what)
 
 
@@ -86,7 +83,7 @@ def check(lake: str) -> None:
     if is_stored(lake):
         with contextlib.suppress(StoreError):
             if not stores.why_no_commits(lake, writes=False):
-                _refuse_held(hadoop.small_files(lake), lake)
+                _wait_for_holder(hadoop.small_files(lake), lake, 0)
     else:
         file, left = _locked(lake)
         if not left:  # else `held` waits for the rest of the dead run
@@ -129,13 +126,19 @@ def _parsed(data: bytes) -> dict[str, Any]:
     return {}
 
 
+def _patience(holder: dict[str, Any], asked: float) -> float:
+    """Seconds to wait for a lock: upkeep holds it for moments, as does who has not written its name yet."""
+    return max(asked, _MOMENT if not holder or holder.get("what") == UPKEEP else 0)
+
+
 def _in_use(lake: str, holder: dict[str, Any], otherwise: str) -> LockedError:
     who = (
         f"{holder.get('what')} (process {holder.get('pid')} on {holder.get('host')})"
         if holder.get("what")
         else otherwise
     )
-    return LockedError(f"The lake {lake} is in use by {who}: wait for it, or stop it.")
+    whole = lake.removesuffix(f"/{_REWRITING}")
+    return LockedError(f"The lake {whole} is in use by {who}: wait for it, or stop it.")
 
 
 # --- a lake on this machine's file systems ------------------------------------------------------
@@ -191,8 +194,7 @@ def _locked(lake: str, patience: float = 0) -> tuple[int, dict[str, Any]]:
             if error.errno in _NO_LOCKS:  # then only Delta's identifiers keep two runs apart
                 return file, holder
             os.close(file)
-            moments = not holder or holder.get("what") == UPKEEP
-            if time.monotonic() - began > max(patience, _MOMENT if moments else 0):
+            if time.monotonic() - began > _patience(holder, patience):
                 raise _in_use(lake, holder, "another process") from None
             time.sleep(0.05)  # another process is only checking, or has not written its name yet
             continue
@@ -319,7 +321,7 @@ def _wait_for_holder(store: SmallFiles, lake: str, patience: float) -> None:
         try:
             return _refuse_held(store, lake)
         except LockedError:
-            if time.monotonic() - began > patience:
+            if time.monotonic() - began > _patience(_read(store, _path(lake)), patience):
                 raise
             time.sleep(_MOMENT)
 

@@ -122,7 +122,7 @@ def test_rewriting_excludes_rewriting_alone(tmp_path: Path) -> None:
     with (
         rewriting(str(tmp_path), UPKEEP),
         held(str(tmp_path), "run"),
-        pytest.raises(LockedError, match=UPKEEP),
+        pytest.raises(LockedError, match=f"The lake {tmp_path} is in use by {UPKEEP}"),
         rewriting(str(tmp_path), "erase"),
     ):
         pass
@@ -456,6 +456,61 @@ def test_of_two_runs_that_write_one_lock_one_goes_on(
     with refused, held("s3a://bucket/lake", "one"):
         entered = True
     assert entered is not is_raced
+
+
+class Shelf(Objects):
+    """A store of many locks, whose holders live."""
+
+    def __init__(self) -> None:
+        super().__init__(is_strict=True)
+        self.locks: dict[str, bytes] = {}
+
+    def put_new(self, path: str, data: bytes) -> bool:
+        return self.locks.setdefault(path, data) is data
+
+    def write(self, path: str, data: bytes) -> None:
+        self.locks[path] = data
+
+    def read(self, path: str) -> bytes:
+        return self.locks.get(path, b"")
+
+    def age(self, path: str) -> Any:
+        return 0.0 if path in self.locks else None
+
+    def remove(self, path: str) -> None:
+        self.locks.pop(path, None)
+
+
+def test_in_a_store_rewriting_excludes_rewriting_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are erased could be in a file that upkeep has written and not committed."""
+    shelf, lake = Shelf(), "s3a://bucket/lake"
+    monkeypatch.setattr(hadoop, "small_files", lambda _lake: shelf)
+    monkeypatch.setattr(lock, "_MOMENT", 0.05)
+    with (
+        rewriting(lake, UPKEEP),
+        held(lake, "run"),
+        pytest.raises(LockedError, match=f"The lake {lake} is in use by {UPKEEP}"),
+        rewriting(lake, "erase"),
+    ):
+        pass
+    assert {} == shelf.locks
+
+
+@pytest.mark.parametrize(("what", "waits"), [(UPKEEP, True), ("run", False)])
+def test_in_a_store_a_lock_that_is_held_for_a_moment_is_waited_for(
+    what: str, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that upkeep meets between two of its commits would be left out."""
+    shelf, lake = Shelf(), "s3a://bucket/lake"
+    monkeypatch.setattr(hadoop, "small_files", lambda _lake: shelf)
+    monkeypatch.setattr(lock, "_SETTLED", 0)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(held(lake, what))
+        timer = threading.Timer(0.2, stack.close)
+        timer.start()
+        with nullcontext() if waits else pytest.raises(LockedError), held(lake, "two"):
+            assert waits
+        timer.join()
 
 
 @pytest.mark.parametrize(
