@@ -318,7 +318,10 @@ def drop(
     """Remove the mirror of an excluded table, with its history and its change feed; what was landed stays."""
     if not reason.strip():
         raise IngestError("Say with --reason why the mirror is removed.")
-    with locked(file, f"drop of {table}", deferred=True) as lake:
+    from ingest.lake import lock
+
+    what = f"drop of {table}"
+    with locked(file, what, deferred=True) as lake, lock.rewriting(lake.pipeline.lake, what):
         from ingest.catalog import sync
         from ingest.lake import dropping
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from ingest.cli.app import app
 from ingest.config import load
 from ingest.gold.steps import steps_of
-from ingest.lake import decisions
+from ingest.lake import decisions, lock
 from ingest.lake.lake import Lake
 from ingest.lake.tables import LakeReader
 from ingest.quality.stage import check
@@ -99,6 +99,15 @@ def test_a_dropped_mirror_is_gone(file: Path) -> None:
     assert {"d.goods", None} == checked, "or it is not up to date, and its newest change is old"
     [kept] = decisions.read(LakeReader(load(file))).of(decisions.DROP)
     assert ("personal data", {"table": "d.people"}) == (kept.reason, kept.value)
+
+
+def test_a_mirror_whose_files_are_written_again_is_not_dropped(file: Path) -> None:
+    """A commit of upkeep would leave its rows in a folder that nothing knows."""
+    with lock.rewriting(str(file.parent / "lake"), lock.UPKEEP):
+        done = CliRunner().invoke(app, ["drop", str(file), "d.people", "--reason", "x"])
+    assert 2 == done.exit_code, done.output
+    assert f"is in use by {lock.UPKEEP}" in " ".join(done.output.split())
+    assert (file.parent / "lake" / "mirrors" / "d" / "people").exists()
 
 
 def test_a_mirror_that_the_next_run_makes_again_is_not_dropped(file: Path) -> None:
