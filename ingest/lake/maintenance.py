@@ -73,6 +73,8 @@ def cleaning_session(lake: Lake, settings: Mapping[str, str]) -> SparkSession:
     vacuum = {
         _LISTING: str(cores(lake.spark)),
         "spark.databricks.delta.vacuum.parallelDelete.enabled": "true",
+        # two commits that only tell of it would overtake the batches of runs that go on meanwhile
+        "spark.databricks.delta.vacuum.logging.enabled": "false",
     }
     for name, value in (vacuum | dict(settings)).items():
         session.conf.set(name, value)

@@ -109,8 +109,10 @@ def test_dead_files_are_deleted_after_the_horizon(spark: SparkSession, depot: De
     assert [0] == [one.deleted for one in maintain(lake, [BINS])]
     month_ago = time.time() - 30 * 86400
     os.utime(dead, (month_ago, month_ago))
+    version = lake.snapshot(BINS).version
     assert [1] == [one.deleted for one in maintain(lake, [BINS])]
     assert not dead.exists()
+    assert version == lake.snapshot(BINS).version, "a commit of VACUUM's would overtake a run's"
 
 
 def test_vacuum_says_nothing_on_the_terminal(spark: SparkSession, depot: Depot) -> None:
