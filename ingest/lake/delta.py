@@ -628,7 +628,7 @@ def kept_rows(folder: str, version: int) -> dict[str, pa.BooleanArray]:
         for path in vectors["filepath"].to_pylist()
     )
     return {
-        path: vector.values
+        path: pa.concat_arrays([vector.values])  # which is sent to a task without those of all other files
         for path, vector in zip(paths, vectors["selection_vector"], strict=True)
         if vector.is_valid
     }

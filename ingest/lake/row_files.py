@@ -22,6 +22,7 @@ LARGE = 64 << 10  # bytes of a column's usual value: a dictionary of such values
 GROUP_BYTES = 128 << 20  # of a row group in memory, which is held until it is written
 GROUP_ROWS = 1 << 20
 READ = 16 << 10  # rows that are read at once of a large file
+_DATE = len("2024-12-31")
 PARQUET = ds.ParquetFileFormat(
     read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")  # as other writers store times
 )
@@ -123,9 +124,11 @@ class RowFile:
                 continue
             scalars = pc.min_max(rows[name]).values()
             # a date as its text: Python has none of year 0
-            texts = pa.types.is_date(kind)
-            low, high = (end.cast(pa.string()).as_py() if texts else end.as_py() for end in scalars)
-            if isinstance(low, str) and max(len(low), len(str(high))) > LONGEST_STATISTIC:
+            dates = pa.types.is_date(kind)
+            low, high = (end.cast(pa.string()).as_py() if dates else end.as_py() for end in scalars)
+            # texts of dates are in the dates' order, and every engine reads them, if their years have four digits
+            longest = _DATE if dates else LONGEST_STATISTIC
+            if isinstance(low, str) and max(len(low), len(str(high))) > longest:
                 self.unknown.add(name)
             least, greatest = self.ends.get(name, (low, high))
             self.ends[name] = min(least, low), max(greatest, high)

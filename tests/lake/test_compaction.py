@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from ingest.cli.app import app
 from ingest.config.model import TableRule
 from ingest.errors import LockedError
-from ingest.lake import commits, compaction, delta, lock, vectors
+from ingest.lake import commits, compaction, delta, lock, row_files, vectors
 from ingest.lake.commits import NewRows
 from ingest.lake.compaction import Bundle, planned
 from ingest.lake.datafiles import Added, arrow_schema
@@ -216,6 +216,40 @@ def test_files_that_somebody_deleted_meanwhile_are_not_committed(yard: Yard) -> 
     [done] = maintain(yard.lake, [PATH], vacuum=False, turn=turn)
     assert (0, 0) == (done.joined, done.into)
     yard.rows()
+
+
+def test_deleted_rows_are_sent_without_those_of_other_files(tmp_path: Path) -> None:
+    """Each file's would be as large as all of them."""
+    _, path, _ = table_of(tmp_path, 2)
+    state = delta.snapshot(path)
+    gone = vectors.write(path, {file.place: np.array([1]) for file in state.files})
+    assert commits.write(path, state, NewRows([], marked=list(gone), vectors=gone), "{}")
+    kept = delta.kept_rows(path, state.version + 1)
+    assert [[True, False]] * 2 == [mask.to_pylist()[:2] for mask in kept.values()]
+    assert not any(mask.offset for mask in kept.values())
+
+
+YEARS = {
+    "one year": [18262, 19000, 18500],
+    "five digits": [19000, 2932897],
+    "before year 0": [19000, -800000, -790000],
+}
+
+
+@pytest.mark.parametrize("days", YEARS.values(), ids=YEARS)
+def test_the_bounds_of_dates_hold_all_of_them(
+    tmp_path: Path, days: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine passes over the file of a day that is not between them."""
+    monkeypatch.setattr(row_files, "GROUP_ROWS", 1)
+    file = RowFile(str(tmp_path), ["day"])
+    for day in days:
+        file.add(pa.table({"day": pa.array([day], pa.date32())}))
+    end = file.finish()
+    assert end is not None
+    stats = json.loads(end.stats)
+    ends = stats["minValues"].get("day"), stats["maxValues"].get("day")
+    assert (("2020-01-01", "2022-01-08") if max(days) == 19000 and min(days) > 0 else (None, None)) == ends
 
 
 def test_runs_go_on_while_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
