@@ -235,7 +235,13 @@ def join(
 
     Returns:
         False if another commit was faster: nothing is committed then.
+
+    Raises:
+        IngestError: a file is named twice, or is none of the table's: its rows would be there twice.
     """
+    places = {file.place for file in gone}
+    if len(places) != len(gone) or not places <= {file.place for file in state.files}:
+        raise IngestError(f"{path}: files that are joined must be the table's, and each of them once.")
     metrics = {
         "numRemovedFiles": len(gone),
         "numAddedFiles": len(new),
@@ -243,7 +249,6 @@ def join(
         "numAddedBytes": sum(file.size for file in new),
         "numDeletionVectorsRemoved": sum(bool(file.vector) for file in gone),
     }
-    places = {file.place for file in gone}
     rows = NewRows(
         new,
         operation="OPTIMIZE",

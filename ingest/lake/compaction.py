@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 import orjson
 import pyarrow as pa
+from deltalake.exceptions import DeltaError
 
 from ingest.errors import StoreError, counted
-from ingest.lake import commits, delta, records, stores
+from ingest.lake import commits, delta, faults, records, stores
 from ingest.lake.datafiles import Added, Layout, arrow_schema, in_partition
 from ingest.lake.delta import DataFile, Snapshot, UnreadableError
 from ingest.lake.lake import Lake
@@ -74,10 +75,11 @@ class Bundle:
         )
         if self.table in BY_NAME:
             return in_partition(layout, dict(self.files[0].partition), pages)
-        rows = RowFile(layout.folder, list(self.keys))
-        for page in pages:
-            rows.add(page)
-        if (end := rows.finish()) is None:
+        with RowFile(layout.folder, list(self.keys)) as rows:
+            for page in pages:
+                rows.add(page)
+            end = rows.finish()
+        if end is None:
             return []
         return [Added(end.name, end.size, {}, end.stats, int(time.time() * 1000))]
 
@@ -89,12 +91,20 @@ class JoinedBundle(NamedTuple):
     files: list[Added]
 
 
-def join(
-    lake: Lake, names: Iterable[str], turn: Turn, tell: Callable[[str, str], None]
-) -> dict[str, tuple[int, int]]:
-    """Join the files of tables; returns how many files of each are gone, and how many replace them.
+class Joined(NamedTuple):
+    """What became of tables that Arrow may write; one that is in neither is Spark's.
 
-    A table is missing if only Spark reads and writes its files.
+    Attributes:
+        done: how many files of each are gone, and how many replace them.
+        met: what keeps Arrow from joining the others, as a sentence without its full stop.
+    """
+
+    done: dict[str, tuple[int, int]]
+    met: dict[str, str]
+
+
+def join(lake: Lake, names: Iterable[str], turn: Turn, tell: Callable[[str, str], None]) -> Joined:
+    """Join the files of tables.
 
     Args:
         lake: the lake.
@@ -102,40 +112,67 @@ def join(
         turn: holds the lake's lock; a commit takes a few milliseconds.
         tell: called with the table and the step that begins.
     """
-    done = {name: (0, 0) for name in names if _is_written(lake, name)}
-    left = list(done)
+    result = Joined({name: (0, 0) for name in names if _is_written(lake, name)}, {})
+    left: Iterable[str] = list(result.done)
     for _ in range(_ROUNDS):
-        bundles, left = [bundle for name in left for bundle in planned(lake, name)], []
-        for some in _jobs(bundles, cores(lake.spark)):
+        bundles = [bundle for name in left for bundle in _planned(lake, name, result.met)]
+        load = Load(sum(len(bundle.files) for bundle in bundles), sum(bundle.size for bundle in bundles))
+        changed = dict[str, None]()
+        for job in _jobs(bundles, cores(lake.spark)):
+            some = [bundle for bundle in job if bundle.table not in result.met]
             for name in dict.fromkeys(bundle.table for bundle in some):
                 tell(name, "joining small files")
-            for name, made in _written(lake, some).items():
-                if made is None:
-                    done.pop(name)
-                    continue
-                taken = _commit(lake, name, made, turn)
-                gone, new = done[name]
-                gone += sum(len(each.bundle.files) for each in taken)
-                done[name] = gone, new + sum(len(each.files) for each in taken)
-                if len(taken) < len(made):
-                    left.append(name)
-    return done
+            made = _written(lake, some, load, result.met)
+            try:
+                for name in list(made):
+                    if name in result.met:
+                        continue
+                    same = made.pop(name)
+                    taken = _commit(lake, name, same, turn)
+                    gone, new = result.done[name]
+                    gone += sum(len(each.bundle.files) for each in taken)
+                    result.done[name] = gone, new + sum(len(each.files) for each in taken)
+                    if len(taken) < len(same):
+                        changed[name] = None
+            finally:
+                for name, same in made.items():
+                    _discard(lake.path(name), same)
+        left = [name for name in changed if name not in result.met]
+    for name in result.met:
+        del result.done[name]
+    return result
 
 
-def _written(lake: Lake, bundles: Sequence[Bundle]) -> dict[str, list[JoinedBundle] | None]:
-    """The new files of each table; None for one of whose files Arrow cannot read some."""
-    load = Load(sum(len(bundle.files) for bundle in bundles), sum(bundle.size for bundle in bundles))
-    made: dict[str, list[JoinedBundle] | None] = {bundle.table: [] for bundle in bundles}
+def _planned(lake: Lake, name: str, met: dict[str, str]) -> list[Bundle]:
+    """As `planned`; none if that is not known without Spark."""
+    try:
+        return planned(lake, name)
+    except (UnreadableError, DeltaError, pa.ArrowException, OSError, StoreError) as error:
+        met[name] = faults.said(error)
+        return []
+
+
+def _written(
+    lake: Lake, bundles: Sequence[Bundle], load: Load, met: dict[str, str]
+) -> dict[str, list[JoinedBundle]]:
+    """The new files of each table; of one of whose files Arrow cannot read some, `met` gets the reason.
+
+    Whether tasks write them depends on the load of the whole round, of which these may be a part.
+    """
+    bundles = [replace(bundle, number=number) for number, bundle in enumerate(bundles)]
+    made: dict[str, list[JoinedBundle]] = {bundle.table: [] for bundle in bundles}
     deal = partial(dealt, weight=lambda bundle: bundle.size, count=cores(lake.spark))
-    about = f"{counted(load.rows, 'file')} of {counted(len(made), 'table')}"
+    files = counted(sum(len(bundle.files) for bundle in bundles), "file")
+    about = f"{files} of {counted(len(made), 'table')}"
     work = Work(STAGE, bundles, _write, _REPORT, deal, load, about=about)
     for row in lake.runner.rows(work):
         bundle = bundles[row["number"]]
-        same = made[bundle.table]
         if row["failed"]:
-            made[bundle.table] = None
-        elif same is not None:
-            same.append(JoinedBundle(bundle, [Added(**file) for file in orjson.loads(row["files"])]))
+            met[bundle.table] = row["failed"]
+        else:
+            made[bundle.table].append(
+                JoinedBundle(bundle, [Added(**file) for file in orjson.loads(row["files"])])
+            )
     return made
 
 
@@ -146,7 +183,7 @@ def _write(bundles: Sequence[Bundle]) -> Iterator[pa.RecordBatch]:
         try:
             files = bundle.write()
         except (pa.ArrowException, OSError, StoreError) as error:
-            failed = f"{type(error).__name__}: {error}"
+            failed = faults.said(error)
         report = {
             "number": bundle.number,
             "files": orjson.dumps([file._asdict() for file in files]).decode(),
@@ -159,26 +196,34 @@ def _commit(lake: Lake, name: str, made: Sequence[JoinedBundle], turn: Turn) -> 
     """Put the new files of a table in the place of the old ones; returns those bundles that nobody else has changed."""
     folder, engine = lake.path(name), commits.engine(by_spark=has_started(lake.spark))
     taken = list[JoinedBundle]()
-    for _ in range(_ROUNDS):
-        with turn():
-            stores.unsettle(folder)
-            state = lake.snapshot(name)
-            now = {file.content for file in state.files}
-            taken = [
-                each
-                for each in made
-                if all(file.content in now for file in each.bundle.files) and _are_there(folder, each.files)
-            ]
-            gone = [file for each in taken for file in each.bundle.files]
-            new = [file for each in taken for file in each.files]
-            if not taken or commits.join(folder, state, gone, new, lake.metadata(), engine):
-                break
-            taken = []
-    kept = {file.path for each in taken for file in each.files}
-    for file in (file for each in made for file in each.files if file.path not in kept):
+    try:
+        for _ in range(_ROUNDS):
+            with turn():
+                stores.unsettle(folder)
+                state = lake.snapshot(name)
+                now = {file.content for file in state.files}
+                taken = [
+                    each
+                    for each in made
+                    if all(file.content in now for file in each.bundle.files)
+                    and _are_there(folder, each.files)
+                ]
+                gone = [file for each in taken for file in each.bundle.files]
+                new = [file for each in taken for file in each.files]
+                # after an error in the middle of it, the log may name the files
+                if not taken or commits.join(folder, state, gone, new, lake.metadata(), engine):
+                    break
+                taken = []
+    finally:
+        _discard(folder, [each for each in made if each not in taken])
+    return taken
+
+
+def _discard(folder: str, made: Iterable[JoinedBundle]) -> None:
+    """Remove files that no commit will name."""
+    for file in (file for each in made for file in each.files):
         with contextlib.suppress(StoreError, OSError):  # `ingest maintain` deletes what is left
             stores.at(folder).remove(f"{folder}/{file.path}")
-    return taken
 
 
 def _are_there(folder: str, files: Iterable[Added]) -> bool:
@@ -209,8 +254,11 @@ def planned(lake: Lake, name: str) -> list[Bundle]:
     if not any(file.vector for bundle in bundles for file in bundle.files):
         return bundles
     kept = delta.kept_rows(folder, state.version)
+    for file in (file for bundle in bundles for file in bundle.files):
+        if file.vector and file.place not in kept:  # all of its rows would be back
+            raise UnreadableError(f"{folder}/{file.place}: its deleted rows are not known")
     return [
-        replace(bundle, kept={file.place: kept[file.place] for file in bundle.files if file.place in kept})
+        replace(bundle, kept={file.place: kept[file.place] for file in bundle.files if file.vector})
         for bundle in bundles
     ]
 
@@ -248,7 +296,7 @@ def _jobs(bundles: Iterable[Bundle], tasks: int) -> Iterator[list[Bundle]]:
     """The bundles of one job after the other: what is read long before it is committed may have been changed by then."""
     some, filled = list[Bundle](), 0
     for bundle in bundles:
-        some.append(replace(bundle, number=len(some)))
+        some.append(bundle)
         filled += bundle.size
         if filled >= JOINED_FILE * tasks:
             yield some

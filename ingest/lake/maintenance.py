@@ -1,7 +1,8 @@
 """Maintenance of a lake: compact small files, delete unreferenced files, drop old messages.
 
-Arrow joins files (`ingest.lake.compaction`) while runs go on; Spark does what Arrow does not. Files of mirrors with ``cluster_by:`` are ordered by these columns (Z-order), so that queries on them read few files; this
-needs no feature of the table, so that every reader and writer of a mirror still opens it.
+Arrow joins files (`ingest.lake.compaction`) while runs go on; Spark does what Arrow does not. Files of mirrors with
+``cluster_by:`` are ordered by these columns (Z-order), so that queries on them read few files; this needs no feature of
+the table, so that every reader and writer of a mirror still opens it.
 
 Nothing here changes a query's result. Files that time travel needs are kept for the retention period (`horizon_days` of
 the pipeline file, set in each table as a property, which VACUUM obeys). Receipts are kept forever. Messages are dropped
@@ -14,10 +15,11 @@ import datetime as dt
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -25,7 +27,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from ingest.lake import commits, compaction, delta, staging, vectors
+from ingest.errors import IngestError
+from ingest.lake import commits, compaction, delta, faults, staging, vectors
 from ingest.lake.compaction import JOINED_FILE, SMALL_FILE, Turn
 from ingest.lake.json_cells import list_in
 from ingest.lake.lake import Lake, Tell
@@ -64,7 +67,7 @@ class Kept:
     messages: int = 0  # of bronze, dropped
     changes: int = 0  # of silver, condensed
     keys: int = 0  # of days of bronze, dropped
-    refused: str = ""  # why its files are not ordered as the pipeline file says
+    refused: str = ""  # why its files are not in shape, or not ordered as the pipeline file says
 
 
 def cleaning_session(lake: Lake, settings: Mapping[str, str]) -> SparkSession:
@@ -114,25 +117,37 @@ def maintain(
     plain = [name for name in done if not orders[name].columns]
     # in a store the lock takes longer than the commit, of which the log admits one
     joined = compaction.join(lake, plain, turn if lake.is_folder else nullcontext, tell)
-    for name, (files, into) in joined.items():
+    for name, (files, into) in joined.done.items():
         done[name].joined, done[name].into = files, into
 
-    left = [name for name in done if name not in joined]
+    left = [name for name in done if name not in joined.done]
 
     def ordered(name: str) -> None:
         _join_by_spark(lake, name, orders[name].columns, done[name], tell)
 
     def cleaned(name: str) -> None:
-        done[name].refused = orders[name].refused
         clean_log(lake, name)
         if vacuum and may_have_dead_files(lake, name):
             tell(name, "deleting dead files")
             done[name].deleted = _vacuum(_session(lake, name), lake.named(name))
 
+    def told(step: Callable[[str], None], name: str) -> None:
+        """Do a step of a table's; a fault of its files is said, and the other tables are kept."""
+        try:
+            step(name)
+        except Exception as error:
+            if faults.fault(error) is None and not isinstance(error, IngestError):
+                raise
+            met = f" (without Spark: {joined.met[name]})" if name in joined.met else ""
+            why = f"{name} is not in shape: {faults.said(error).rstrip('.')}{met}."
+            done[name].refused = " ".join(dict.fromkeys(filter(None, (done[name].refused, why))))
+
+    for name, order in orders.items():
+        done[name].refused = order.refused
     with ThreadPoolExecutor(THREADS, thread_name_prefix="maintain") as pool:
         with turn() if left else nullcontext():
-            list(pool.map(ordered, left))
-        list(pool.map(cleaned, done))
+            list(pool.map(partial(told, ordered), left))
+        list(pool.map(partial(told, cleaned), done))
     return list(done.values())
 
 
@@ -203,7 +218,7 @@ def may_have_dead_files(lake: Lake, name: str) -> bool:
     if not lake.is_folder:
         return True
     state, folder = lake.snapshot(name), Path(lake.path(name))
-    interval = (state.meta.get("configuration") or {}).get(_RETENTION, "interval 7 days")
+    interval = state.configuration.get(_RETENTION, "interval 7 days")
     days = _DAYS.fullmatch(interval.strip())
     if days is None or state.physical:  # a folder of a partition may have any name
         return True

@@ -4,17 +4,19 @@ the statistics by which engines skip files.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from ingest.errors import StoreError
 from ingest.lake import stores
 
 LONGEST_STATISTIC = 32  # characters of a text that Delta keeps
@@ -54,7 +56,10 @@ class DataFileEnd(NamedTuple):
 
 @dataclass(slots=True)
 class RowFile:
-    """A new file in a table's folder, whose rows come a page at a time; without a row there is none."""
+    """A new file in a table's folder, whose rows come a page at a time; without a row there is none.
+
+    As a context manager it removes the file after an error.
+    """
 
     folder: str
     keys: list[str]
@@ -70,6 +75,17 @@ class RowFile:
     def place(self) -> str:
         """The file in the file system, or in a store."""
         return f"{self.folder}/{self.name}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is not None and self.name:
+            with contextlib.suppress(Exception):
+                if self.writer is not None:
+                    self.writer.close()
+            with contextlib.suppress(OSError, StoreError):
+                stores.at(self.folder).remove(self.place)
 
     def add(self, rows: pa.Table) -> None:
         """Some more rows, all of the same columns."""

@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 
 from ingest.cli.app import app
 from ingest.config.model import TableRule
-from ingest.errors import LockedError
-from ingest.lake import commits, compaction, delta, lock, row_files, vectors
+from ingest.errors import IngestError, LockedError
+from ingest.lake import commits, compaction, delta, lock, maintenance, row_files, vectors
 from ingest.lake.commits import NewRows
 from ingest.lake.compaction import Bundle, planned
 from ingest.lake.datafiles import Added, arrow_schema
@@ -35,6 +35,7 @@ from ingest.lake.row_files import RowFile
 from ingest.lake.tables import LakeReader
 from ingest.result import STAGES
 from ingest.run import Warm, run
+from ingest.spark import tasks
 from tests import lakes
 from tests.gold.depot import Depot
 from tests.silver.test_without_spark import Tasks
@@ -216,6 +217,124 @@ def test_files_that_somebody_deleted_meanwhile_are_not_committed(yard: Yard) -> 
     [done] = maintain(yard.lake, [PATH], vacuum=False, turn=turn)
     assert (0, 0) == (done.joined, done.into)
     yard.rows()
+
+
+def one_each(bundles: Sequence[Bundle], _tasks: int) -> Iterator[list[Bundle]]:
+    """Each bundle in a job of its own."""
+    return ([bundle] for bundle in bundles)
+
+
+def parquet(lake: Lake) -> set[Path]:
+    """The data files of all tables."""
+    return set(Path(lake.pipeline.lake).rglob("*.parquet"))
+
+
+def test_a_table_that_loses_in_two_jobs_is_joined_once(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files would be replaced by two copies of their rows."""
+    jobs, commit, lost, before = compaction._jobs, compaction._commit, list[int](), yard.rows()
+
+    def late(lake: Lake, name: str, made: Any, turn: Any) -> Any:
+        lost.append(len(made))
+        return [] if len(lost) <= 2 else commit(lake, name, made, turn)
+
+    monkeypatch.setattr(compaction, "_commit", late)
+
+    def split(bundles: Sequence[Bundle], tasks: int) -> Iterator[list[Bundle]]:
+        return jobs(bundles, tasks) if lost else one_each(bundles, tasks)
+
+    monkeypatch.setattr(compaction, "_jobs", split)
+    [done] = maintain(yard.lake, ["bronze"], vacuum=False)
+    assert ([1, 1, 2], 6, 2) == (lost, done.joined, done.into)
+    assert before == yard.rows()
+
+
+def test_files_that_are_named_twice_are_not_replaced(yard: Yard) -> None:
+    """Nor are those of another state of the table."""
+    path, state = yard.lake.path(PATH), yard.lake.snapshot(PATH)
+    for gone in ([*state.files[:1]] * 2, [DataFile("other.parquet", 1, {})]):
+        with pytest.raises(IngestError, match="each of them once"):
+            commits.join(path, state, gone, [], "{}", "ingest")
+    assert state.version == delta.snapshot(path).version
+
+
+def test_the_fault_of_one_table_is_said_and_the_others_are_kept(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lost file would stop the upkeep of the whole lake, and what is written for its table already would stay."""
+    cleaned, lost = list[str](), yard.lake.snapshot("bronze").files[0].place
+    Path(yard.lake.path("bronze"), lost).unlink()
+    before = set(Path(yard.lake.path("bronze")).rglob("*.parquet"))
+
+    def join_by_spark(_lake: Lake, name: str, *_given: object) -> None:
+        raise FileNotFoundError(2, "FileNotFoundException", f"/lake/{name}/{lost}")
+
+    monkeypatch.setattr(maintenance, "_join_by_spark", join_by_spark)
+    monkeypatch.setattr(maintenance, "clean_log", lambda _lake, name: cleaned.append(name))
+    for jobs in (one_each, compaction._jobs):
+        monkeypatch.setattr(compaction, "_jobs", jobs)
+        done = {kept.table: kept for kept in maintain(yard.lake, NAMES, vacuum=False)}
+        assert set(NAMES) == set(cleaned)
+        assert before == set(Path(yard.lake.path("bronze")).rglob("*.parquet"))
+        assert {"bronze"} == {name for name, kept in done.items() if kept.refused}
+        place = Path(yard.lake.path("bronze"), lost)
+        assert (
+            f"bronze is not in shape: a data file is damaged or missing at /lake/bronze/{lost} "
+            f"(without Spark: FileNotFoundError: {place})." == done["bronze"].refused
+        )
+    assert 1 == len(yard.lake.snapshot(PATH).files)
+
+
+def test_files_that_wait_for_a_lock_in_vain_are_removed(yard: Yard) -> None:
+    """Large files without a commit would stay until VACUUM, those of all tables of a job."""
+    before, turns = parquet(yard.lake), list[int]()
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        turns.append(len(parquet(yard.lake) - before))
+        if len(turns) == 2:
+            raise LockedError("The lake is in use.")
+        yield
+
+    with pytest.raises(LockedError):
+        maintain(yard.lake, NAMES, vacuum=False, turn=turn)
+    assert turns[1] > 3
+    assert before == parquet(yard.lake)
+
+
+def test_a_file_is_removed_if_its_rows_cannot_all_be_read(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is written of it would stay."""
+    monkeypatch.setattr(row_files, "GROUP_ROWS", 1)
+    [bundle] = planned(yard.lake, PATH)
+    Path(yard.lake.path(PATH), bundle.files[-1].place).unlink()
+    before = yard.files()
+    with pytest.raises(OSError, match="parquet"):
+        bundle.write()
+    assert before == yard.files()
+
+
+def test_a_file_whose_deleted_rows_are_not_known_is_left_to_spark(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of its deleted rows would be back."""
+    left = list[str]()
+    monkeypatch.setattr(maintenance, "_join_by_spark", lambda _lake, name, *_given: left.append(name))
+    with monkeypatch.context() as patch:
+        patch.setattr(delta, "kept_rows", lambda *_given: {})
+        done = joined(maintain(yard.lake, [PATH, "books"], vacuum=False))
+    assert ([PATH], {"books"}) == (left, set(done))
+    yard.rows()
+
+
+def test_a_round_decides_by_all_its_files(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each job alone no tasks would be worth their start."""
+    loads = set[int]()
+    monkeypatch.setattr(compaction, "_jobs", one_each)
+    monkeypatch.setattr(tasks, "in_tasks", lambda _engine, _stage, load, **_how: bool(loads.add(load.size)))
+    size = sum(bundle.size for name in NAMES for bundle in planned(yard.lake, name))
+    maintain(yard.lake, NAMES, vacuum=False)
+    assert {size} == loads
 
 
 def test_deleted_rows_are_sent_without_those_of_other_files(tmp_path: Path) -> None:
