@@ -136,7 +136,7 @@ class Carried:
 
 
 class _Open(str):
-    """What stands for a cell that a statement has changed by rules which only the source can apply: equal to no value."""
+    """What takes the place of a cell that a statement has changed by rules which only the source can apply: equal to no value."""
 
     __slots__ = ("place",)
     place: Order  # of the statement

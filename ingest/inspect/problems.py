@@ -295,11 +295,11 @@ _OF_STATEMENTS = ("unknown_values", "ddl_pending")
 
 
 def _without(
-    state: Iterable[Problem], told: Collection[str], logged: Iterable[Listed], file: str
+    state: Iterable[Problem], explained: Collection[str], logged: Iterable[Listed], file: str
 ) -> list[Problem]:
-    """Problems without statements that are told: their rows are a problem already, with one way out, or none."""
+    """Problems without statements that are explained: their rows are a problem already, with one way out, or none."""
     pending = {entry.statement.id for entry in logged if entry.pending}
-    left = pending - {*told}
+    left = pending - {*explained}
     if left == pending:
         return list(state)
     problems = []

@@ -193,7 +193,7 @@ def _write(bundles: Sequence[Bundle]) -> Iterator[pa.RecordBatch]:
 
 
 def _commit(lake: Lake, name: str, made: Sequence[JoinedBundle], turn: Turn) -> list[JoinedBundle]:
-    """Put the new files of a table in the place of the old ones; returns those bundles that nobody else has changed."""
+    """Put the new files of a table in the place of the old ones; returns those bundles that no other commit has changed."""
     folder, engine = lake.path(name), commits.engine(by_spark=has_started(lake.spark))
     taken = list[JoinedBundle]()
     try:
@@ -227,7 +227,7 @@ def _discard(folder: str, made: Iterable[JoinedBundle]) -> None:
 
 
 def _are_there(folder: str, files: Iterable[Added]) -> bool:
-    """False if somebody has deleted files that no commit names yet: VACUUM without a retention does."""
+    """False if files are gone that no commit names yet: VACUUM without a retention does."""
     try:
         return all(stores.at(folder).size(f"{folder}/{file.path}") == file.size for file in files)
     except (OSError, StoreError):

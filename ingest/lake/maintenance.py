@@ -131,7 +131,7 @@ def maintain(
             tell(name, "deleting dead files")
             done[name].deleted = _vacuum(_session(lake, name), lake.named(name))
 
-    def told(step: Callable[[str], None], name: str) -> None:
+    def kept_going(step: Callable[[str], None], name: str) -> None:
         """Do a step of a table's; a fault of its files is said, and the other tables are kept."""
         try:
             step(name)
@@ -146,8 +146,8 @@ def maintain(
         done[name].refused = order.refused
     with ThreadPoolExecutor(THREADS, thread_name_prefix="maintain") as pool:
         with turn() if left else nullcontext():
-            list(pool.map(partial(told, ordered), left))
-        list(pool.map(partial(told, cleaned), done))
+            list(pool.map(partial(kept_going, ordered), left))
+        list(pool.map(partial(kept_going, cleaned), done))
     return list(done.values())
 
 

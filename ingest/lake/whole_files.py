@@ -35,7 +35,7 @@ class Torn(NamedTuple):
 
 
 def is_due(lake: Tables) -> bool:
-    """True if nobody has looked for a day, or if what the last look has found is not so any more."""
+    """True if the last look is a day old, or if what the last look has found is not so any more."""
     return stores.is_readable(lake.pipeline.lake) and (
         _is_old(lake) or _wrong(lake, _found(lake)) != _found(lake)
     )
