@@ -108,11 +108,10 @@ class SchemaStep(NamedTuple):
             old = new = sent
         return conversion(old, new, self.declared, dialect=self.dialect)
 
-    def leaves_open(self, text: str | None, sent: str = "") -> bool:
-        """True if no message contains what a value becomes."""
+    def leaves_open(self, text: str | None, rule: Conversion) -> bool:
+        """True if no message contains what a value becomes; ``rule`` is its `conversion`."""
         if text is None:
             return self.solid and self.zero is None
-        rule = self.conversion(sent)
         return not rule.certain or rule.doubted(text) or (self.serial and text == "0")
 
     def converted(self, text: str | None, sent: str = "") -> str | None:

@@ -157,7 +157,7 @@ class _Watched(_Decided):
     __slots__ = ()
 
     def converted(self, text: str | None, sent: str = "") -> str | None:
-        if isinstance(text, _Open) or not self.leaves_open(text, sent):
+        if isinstance(text, _Open) or not self.leaves_open(text, self.conversion(sent)):
             return super().converted(text, sent)
         marked = _Open("\0open")
         marked.place = self.order

@@ -48,10 +48,10 @@ class Retyped(NamedTuple):
 
 def effect(step: SchemaStep, text: str | None, sent: str) -> int:
     """What a step does to a value of a row whose message says that the column's type is ``sent``."""
-    unsure = OPEN * step.leaves_open(text, sent)
+    rule = step.conversion(sent)
+    unsure = OPEN * step.leaves_open(text, rule)
     if text is None:
         return unsure or (ALTERED | RESPELT) * step.solid
-    rule = step.conversion(sent)
     return RESPELT * rule.alters(text, texts=True) | ALTERED * rule.alters(text, texts=False) | unsure
 
 
