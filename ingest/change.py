@@ -73,7 +73,7 @@ class TableId(NamedTuple):
     @classmethod
     def named(cls, database: _Part, schema: _Part, table: _Part) -> TableId:
         """The table that a message names: a part that is empty or unset is none, as in `NO_TABLE`."""
-        return cls(*[str(part) if part else None for part in (database, schema, table)])
+        return cls(database or None, schema or None, table or None)
 
     @property
     def name(self) -> str:
