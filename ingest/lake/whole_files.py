@@ -9,7 +9,7 @@ vectors a log has no sizes, so that only their names are compared.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingest.errors import IngestError, command, counted
@@ -36,9 +36,10 @@ class Torn(NamedTuple):
 
 def is_due(lake: Tables) -> bool:
     """True if the last look is a day old, or if what the last look has found is not so any more."""
-    return stores.is_readable(lake.pipeline.lake) and (
-        _is_old(lake) or _wrong(lake, _found(lake)) != _found(lake)
-    )
+    if not stores.is_readable(lake.pipeline.lake):
+        return False
+    before = _found(lake)
+    return _is_old(lake) or _wrong(lake, before, before) != before
 
 
 def look(lake: Lake) -> None:
@@ -48,15 +49,15 @@ def look(lake: Lake) -> None:
     """
     if not stores.is_readable(lake.pipeline.lake):
         return
-    is_old = _is_old(lake)
-    wrong = _wrong(lake, mirrors.known(lake) if is_old else _found(lake))
-    if is_old or wrong != _found(lake):
+    is_old, before = _is_old(lake), _found(lake)
+    wrong = _wrong(lake, mirrors.known(lake) if is_old else before, before)
+    if is_old or wrong != before:
         decisions.append(lake, [Decision(WHOLE_FILES, lake.pipeline.name, {_TORN: wrong})])
 
 
-def _wrong(lake: Tables, paths: Iterable[str]) -> dict[str, list[Any]]:
-    """What is wrong with the mirrors of some paths now, as `_found` has it."""
-    before, known = _found(lake), mirrors.known(lake)
+def _wrong(lake: Tables, paths: Collection[str], before: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
+    """What is wrong with the mirrors of some paths now, as `_found` has it, which gave ``before``."""
+    known = mirrors.known(lake) if paths else {}
     wrong = {}
     for mirror in (known[path] for path in paths if path in known):
         generation, found = before.get(mirror.path, (mirror.generation, ""))
