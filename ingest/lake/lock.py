@@ -316,22 +316,13 @@ def _held_object(lake: str, what: str, patience: float) -> Iterator[None]:
 
 
 def _wait_for_holder(store: SmallFiles, lake: str, patience: float) -> None:
-    began = time.monotonic()
-    while True:
-        try:
-            return _refuse_held(store, lake)
-        except LockedError:
-            if time.monotonic() - began > _patience(_read(store, _path(lake)), patience):
-                raise
-            time.sleep(_MOMENT)
-
-
-def _refuse_held(store: SmallFiles, lake: str) -> None:
-    """Refuse a lake whose holder is alive, or has died too recently to be sure."""
-    path = _path(lake)
-    age, holder = store.age(path), _read(store, path)
-    if age is not None and age < STALE:
-        raise _in_use(lake, holder, f"another run, whose lock {path} is damaged")
+    """Refuse a lake whose holder is alive, or has died too recently to be sure, and stays longer than it may."""
+    path, began = _path(lake), time.monotonic()
+    while (age := store.age(path)) is not None and age < STALE:
+        holder = _read(store, path)
+        if time.monotonic() - began > _patience(holder, patience):
+            raise _in_use(lake, holder, f"another run, whose lock {path} is damaged")
+        time.sleep(_MOMENT)
 
 
 def _beat(store: SmallFiles, path: str, holder: dict[str, Any], stop: threading.Event) -> None:
