@@ -75,9 +75,7 @@ def erase(
         raise typer.BadParameter("give one row's key, or --where", param_hint="KEY")
     if table and not (reason or dry_run):
         raise typer.BadParameter("say why: the certificate holds it", param_hint="--reason")
-    from ingest.lake import lock
-
-    with locked(file, "erase") as lake, lock.rewriting(lake.pipeline.lake, "erase"):
+    with locked(file, "erase", deletes=True) as lake:
         from ingest.erase.remove import erase as carry_out
 
         erasure = _begun(lake) if resume else _planned(lake, table, key or [], where, reason, now=now)

@@ -318,10 +318,7 @@ def drop(
     """Remove the mirror of an excluded table, with its history and its change feed; what was landed stays."""
     if not reason.strip():
         raise IngestError("Say with --reason why the mirror is removed.")
-    from ingest.lake import lock
-
-    what = f"drop of {table}"
-    with locked(file, what, deferred=True) as lake, lock.rewriting(lake.pipeline.lake, what):
+    with locked(file, f"drop of {table}", deferred=True, deletes=True) as lake:
         from ingest.catalog import sync
         from ingest.lake import dropping
 

@@ -230,11 +230,13 @@ def opened(file: Path, *, deferred: bool = False, to_look: bool = False) -> Iter
 
 
 @contextlib.contextmanager
-def locked(file: Path, purpose: str, *, deferred: bool = False, repairs: bool = False) -> Iterator[Lake]:
+def locked(
+    file: Path, purpose: str, *, deferred: bool = False, repairs: bool = False, deletes: bool = False
+) -> Iterator[Lake]:
     """As `opened`, with the lake's lock held for a purpose that others who wait for it are shown.
 
     Only what ``repairs`` its own tables begins where others have taken rows out of them: else `maintain` would delete the
-    files from which they come back.
+    files from which they come back. What ``deletes`` rows for good excludes `maintain`, which writes files again.
     """
     with opened(file, deferred=deferred) as lake:
         from ingest.lake import lock, removals
@@ -242,7 +244,8 @@ def locked(file: Path, purpose: str, *, deferred: bool = False, repairs: bool = 
         with lock.held(lake.pipeline.lake, purpose):
             if not repairs:
                 removals.refuse(lake)
-            yield lake
+            with lock.rewriting(lake.pipeline.lake, purpose) if deletes else contextlib.nullcontext():
+                yield lake
 
 
 @contextlib.contextmanager
