@@ -84,8 +84,8 @@ def _has_messages(
         planned = files.plan(source, 0, read_files.get(source.name, {}), 1, recorded)
         if planned.ranges:
             busy()
-        is_recorded = planned.missing is None or missing_inputs.are_known(lake, source.name, planned.missing)
-        if planned.ranges or planned.alarms or planned.moves or not is_recorded:
+        lacks = {} if planned.missing is None else {source.name: planned.missing}
+        if planned.ranges or planned.alarms or planned.moves or missing_inputs.unknown(lake, lacks):
             return True
         result.warnings += [f"source {source.name}: {text}" for text in planned.warnings]
     return False

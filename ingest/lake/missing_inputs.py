@@ -41,20 +41,20 @@ class _Missed(NamedTuple):
 
 def note(lake: Lake, missing: Missing) -> None:
     """Keep which inputs sources lack, where these are not the known ones, in a lake that has mirrors."""
-    if not missing or not lake.exists(DECISIONS.name):
-        return
-    known = _missed(lake)
-    news = {
-        source: texts for source, texts in missing.items() if known.get(source, {}).keys() != texts.keys()
-    }
+    news = unknown(lake, missing)
     decisions.append(
         lake, [Decision(MISSING_INPUTS, source, {_TEXTS: dict(texts)}) for source, texts in news.items()]
     )
 
 
-def are_known(lake: Tables, source: str, missing: Mapping[str, str]) -> bool:
-    """True if these are the inputs that a source lacks as far as the lake knows, or if it has no ledger to keep others in."""
-    return not lake.exists(DECISIONS.name) or _missed(lake).get(source, {}).keys() == missing.keys()
+def unknown(lake: Tables, missing: Missing) -> Missing:
+    """What some sources lack, of those of which the lake knows otherwise; of none if it has no ledger to keep it in."""
+    if not missing or not lake.exists(DECISIONS.name):
+        return {}
+    known = _missed(lake)
+    return {
+        source: texts for source, texts in missing.items() if known.get(source, {}).keys() != texts.keys()
+    }
 
 
 def _missed(lake: Tables) -> dict[str, dict[str, _Missed]]:
