@@ -15,7 +15,7 @@ from ingest.cli.spark import (
     PipelineFiles,
     Reason,
     all_looked_at,
-    each_taken,
+    each_usable,
     locked,
     looked_at,
     refuse,
@@ -179,9 +179,7 @@ def report(
             name = f"{lakes[file].pipeline.name}.html"
             return _report(lakes[file], out if len(files) == 1 else out / name)
 
-        reports = each_taken([*lakes], written, faults)
-    if not reports:
-        refuse(faults)
+        reports = each_usable([*lakes], written, faults)
     said = "\n".join(f"{page['headline']} Wrote {page['file']}." for page in reports)
     output.answer(output_as, reports if len(files) > 1 else reports[0], said)
     refuse(faults)

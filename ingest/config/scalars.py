@@ -389,10 +389,12 @@ def replicated(url: str, primary: str) -> None:
 
     PostgreSQL shows the open transactions of one database alone, so both name the same one.
     """
-    kinds = {address.partition(":")[0].replace("mariadb", "mysql") for address in (url, primary) if address}
-    if primary and kinds not in ({"mysql"}, {"postgresql"}):
+    if not primary:
+        return
+    kinds = {address.partition(":")[0].replace("mariadb", "mysql") for address in (url, primary)}
+    if kinds not in ({"mysql"}, {"postgresql"}):
         raise ValueError("primary: and url: are both addresses of MySQL or MariaDB, or both of PostgreSQL")
-    names = {urlsplit(address).path.strip("/") for address in (url, primary) if address}
+    names = {urlsplit(address).path.strip("/") for address in (url, primary)}
     if kinds == {"postgresql"} and len(names) > 1:
         raise ValueError(
             "primary: and url: of PostgreSQL end in the same name of a database: write url:'s under primary: too"

@@ -144,8 +144,7 @@ def _of_shard(mirror: Mirror, shard: Shard) -> str | None:
     if not shard:
         return None
     [(name, value)] = shard
-    [column] = [column.column for column in mirror.columns if column.name == name]
-    return f"t.{quoted(column)} = {literal(value)}"
+    return f"t.{quoted(mirror.by_name[name].column)} = {literal(value)}"
 
 
 def _source(lake: Lake, mirror: Mirror, work: MirrorWork, made: Sequence[Written]) -> DataFrame:

@@ -31,7 +31,7 @@ def cleared(lake: Tables, mirror: Mirror, counts: DataFrame, guard: Guard, shard
         guard.write(rows, path, "overwrite")
         return
     names, texts = zip(*chain.from_iterable(shards), strict=True)
-    [column] = [column.column for column in mirror.columns if column.name in names]
+    column = mirror.by_name[names[0]].column
     values = ", ".join(map(literal, texts))
     guard.write(rows, path, "overwrite", replaceWhere=f"{quoted(column)} IN ({values})")
 

@@ -120,7 +120,7 @@ def add_columns(lake: Lake, mirror: Mirror, present: tuple[str, ...]) -> None:
 
 def turn_feed(lake: Lake, mirror: Mirror, before: Snapshot, *, on: bool) -> None:
     """Turn Delta's change data feed on, from the next commit on; idempotent. One that others have turned on stays on."""
-    is_on = delta.is_on(before.meta.get("configuration") or {}, delta.CHANGE_FEED)
+    is_on = delta.is_on(before.configuration, delta.CHANGE_FEED)
     if on and not is_on and not histories.is_history(mirror):
         lake.spark.sql(
             f"ALTER TABLE {lake.named(mirror.path)} SET TBLPROPERTIES ('{delta.CHANGE_FEED}' = 'true')"

@@ -108,12 +108,12 @@ def maintain(
     """
     with turn():
         staging.clean(lake)
-    done = {name: Kept(name) for name in names if lake.snapshot(name).exists}
+    orders = {name: clusters.get(name, Clusters()) for name in names if lake.snapshot(name).exists}
+    done = {name: Kept(name, refused=order.refused) for name, order in orders.items()}
     if BRONZE.name in done and bronze_before is not None:
         tell(BRONZE.name, "dropping old messages")
         with turn():
             done[BRONZE.name].messages = _drop(lake, _session(lake), bronze_before)
-    orders = {name: clusters.get(name, Clusters()) for name in done}
     plain = [name for name in done if not orders[name].columns]
     # in a store the lock takes longer than the commit, of which the log admits one
     joined = compaction.join(lake, plain, turn if lake.is_folder else nullcontext, tell)
@@ -142,8 +142,6 @@ def maintain(
             why = f"{name} is not in shape: {faults.said(error).rstrip('.')}{met}."
             done[name].refused = " ".join(dict.fromkeys(filter(None, (done[name].refused, why))))
 
-    for name, order in orders.items():
-        done[name].refused = order.refused
     with ThreadPoolExecutor(THREADS, thread_name_prefix="maintain") as pool:
         with turn() if left else nullcontext():
             list(pool.map(partial(kept_going, ordered), left))

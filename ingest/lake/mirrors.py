@@ -330,8 +330,7 @@ def unfed(lake: Tables) -> dict[str, str]:
     """The mirrors that get no more rows by the pipeline file, by path, with what it does: it excludes their tables, or sends
     their rows to other mirrors.
     """
-    rows = lake.ask('SELECT DISTINCT database, schema, "table" FROM {books} WHERE "table" IS NOT NULL')
-    ruled = {source: lake.pipeline.rule(source) for source in map(TableId.of, rows)}
+    ruled = {table: lake.pipeline.rule(table) for _, table in lanes.booked(lake)}
     fed = {
         mirror_path(name)
         for source, rule in ruled.items()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ingest.change import Change, Op, TableId
 from ingest.fold import DELETED
+from ingest.lake.json_cells import object_in
 from ingest.lake.mirrors import Mirror
 from ingest.values.remembered import remembered
 
@@ -90,7 +91,7 @@ def change_of(row: Mapping[str, Any], shard: Iterable[tuple[str, str]] = ()) -> 
 @remembered(1024)
 def types_of(text: str | None) -> Mapping[str, str]:
     """The types of a message, cached: most messages of a table name the same ones."""
-    return json.loads(text) if text else {}
+    return object_in(text)
 
 
 def columns_for(stamps: Iterable[Stamps], columns: tuple[str, ...]) -> tuple[str, ...]:
