@@ -52,10 +52,7 @@ class Stream:
         )
         lines = [line for lsn, data in got for line in self._messages(int(lsn), bytes(data))]
         self.files += 1
-        here = self.garden.file.parent / "in"
-        here.mkdir(exist_ok=True)
-        (here / ".part").write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
-        (here / ".part").rename(here / f"{self.files:06d}.jsonl")
+        self.garden.land(self.files, lines)
 
     def _messages(self, lsn: int, data: bytes) -> Iterator[dict[str, Any]]:
         kind, rest = data[:1], data[1:]

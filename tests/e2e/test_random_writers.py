@@ -9,13 +9,12 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from random import Random
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -33,6 +32,7 @@ from tests.e2e.feed import say
 from tests.e2e.random_tables import Table
 from tests.e2e.test_random_tables import Tables
 from tests.e2e.test_source import node  # noqa: F401 - a fixture
+from tests.e2e.writing import Writing
 
 SEEDS = int(os.environ.get("RANDOM_WRITERS", "2"))
 TOGETHER = 5  # tables in one lake
@@ -59,13 +59,13 @@ class Cursor:
             raise
 
 
-class WrittenTables(Tables):
+class WrittenTables(Writing, Tables):
     """Random tables in one lake, written to by several at once; each table by one of them."""
 
     def __init__(self, node: Database, folder: Path, seed: int) -> None:  # noqa: F811
-        super().__init__(node, folder, range(TOGETHER * seed, TOGETHER * (seed + 1)))
-        self.seed, self.stop, self.sent = seed, threading.Event(), set[int]()
-        self.turns = [0] * WRITERS  # transactions of each that are over
+        Writing.__init__(self, WRITERS)
+        Tables.__init__(self, node, folder, range(TOGETHER * seed, TOGETHER * (seed + 1)))
+        self.seed, self.sent = seed, set[int]()
         self.failed: list[BaseException] = []
         mysql = self.garden.mysql
         serial, text = (
@@ -93,20 +93,12 @@ class WrittenTables(Tables):
         ]
         text = self.garden.file.read_text("utf-8").replace("dts-canal", "ogg")
         self.garden.file.write_text(f"{text}tables: {json.dumps(entries)}\n", "utf-8")  # JSON is YAML
-        self.threads = [threading.Thread(target=self._write, args=(number,)) for number in range(WRITERS)]
 
     def _types(self, table: Table) -> dict[str, str]:
         return {column.name: column.type for column in self.described[table.name].columns}
 
-    def __enter__(self) -> Self:
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop.set()
-        for thread in self.threads:
-            thread.join()
+    def __exit__(self, *given: object) -> None:
+        super().__exit__(*given)
         assert [] == self.failed
 
     # --- the writers ---
@@ -114,7 +106,7 @@ class WrittenTables(Tables):
     def _write(self, number: int) -> None:
         try:
             random = Random(f"{self.seed}/{number}")
-            with self._connection() as connection:
+            with closing(self.garden.node.connect()) as connection:
                 while not self.stop.is_set():
                     self._transaction(connection, random, self.tables[number::WRITERS])
                     self.turns[number] += 1
@@ -122,12 +114,6 @@ class WrittenTables(Tables):
         except BaseException as error:
             self.failed.append(error)
             raise
-
-    @contextmanager
-    def _connection(self) -> Iterator[Any]:
-        connection = self.garden.node.connect()
-        yield connection
-        connection.close()
 
     def _transaction(self, connection: Any, random: Random, tables: Sequence[Table]) -> None:
         """Some changes of some tables, of which one in eight is taken back; some stay open for a while."""
@@ -185,18 +171,12 @@ class WrittenTables(Tables):
         """Send what is committed and was not sent; of MySQL's, whose log has the order of commits, what nothing open precedes."""
         [(last,)] = self.garden.rows("SELECT coalesce(max(n), 0) FROM log")
         if self.garden.mysql:
-            before, until = list(self.turns), time.monotonic() + 60
-            while not self.stop.is_set() and any(map(int.__eq__, before, self.turns)):
-                assert time.monotonic() < until, self.failed
-                time.sleep(0.01)
+            self.end_a_turn(60)
         rows = self.garden.rows(f"SELECT n, moment, name, old, new FROM log WHERE n <= {last} ORDER BY n")
         lines = [self._message(*row) for row in rows if row[0] not in self.sent]
         self.sent.update(row[0] for row in rows)
         if lines:
-            here = self.garden.file.parent / "in"
-            here.mkdir(exist_ok=True)
-            (here / ".part").write_text("".join(f"{json.dumps(line)}\n" for line in lines), "utf-8")
-            (here / ".part").rename(here / f"{len(self.sent):09d}.jsonl")
+            self.garden.land(len(self.sent), lines)
         return len(lines)
 
     def _message(self, n: int, moment: str, name: str, old: str | None, new: str | None) -> dict[str, Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -44,7 +45,7 @@ class Garden:
     """A database, asked in its own SQL, and a pipeline over it."""
 
     def __init__(self, node: Database, folder: Path) -> None:
-        self.node = node
+        self.node = self.written = node  # the one that is read, and the one that gets statements
         self.mysql = isinstance(node, MariaDB)
         self.database = "garden" if self.mysql else "public"
         where = self.address(node)
@@ -63,7 +64,7 @@ class Garden:
 
     def execute(self, *statements: str) -> None:
         """Statements, each committed."""
-        connection = self.node.connect()
+        connection = self.written.connect()
         with connection.cursor() as cursor:
             for one in statements:
                 cursor.execute(one)
@@ -78,6 +79,13 @@ class Garden:
             found = list(cursor.fetchall())
         connection.close()
         return found
+
+    def land(self, number: int, messages: Iterable[Mapping[str, Any]]) -> None:
+        """A file of messages, which has its name once it is whole."""
+        here = self.file.parent / "in"
+        here.mkdir(exist_ok=True)
+        (here / ".part").write_text("".join(f"{json.dumps(message)}\n" for message in messages), "utf-8")
+        (here / ".part").rename(here / f"{number:09d}.jsonl")
 
     def read(self, table: str, **given: Any) -> reading.SnapshotProgress:
         """One snapshot."""

@@ -30,9 +30,9 @@ class Shed(Garden):
 
     def __init__(self, node: Database, folder: Path) -> None:
         super().__init__(node, folder)
-        self.replica = node if isinstance(node, Replica | Standby) else None
-        if self.replica:
-            self.name_primary(self.replica.primary)
+        if isinstance(node, Replica | Standby):
+            self.written = node.primary
+            self.name_primary(node.primary)
         self.execute(
             "DROP TABLE IF EXISTS slow",
             "CREATE TABLE slow (id int primary key, v varchar(9))",
@@ -47,15 +47,6 @@ class Shed(Garden):
         """Say in the pipeline file whose replica the database is."""
         text, address = self.file.read_text("utf-8"), self.address(primary)
         self.file.write_text(text.replace("user: capture", f"primary: '{address}', user: capture"), "utf-8")
-
-    def execute(self, *statements: str) -> None:
-        """Statements, each committed by the primary."""
-        node = self.node
-        self.node = self.replica.primary if self.replica else node
-        try:
-            super().execute(*statements)
-        finally:
-            self.node = node
 
     def shown(self) -> list[str]:
         """The rows that a SELECT shows; none where the table is not there yet."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 import time
 from pathlib import Path
 from random import Random
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -19,6 +18,7 @@ from ingest.source import snapshot as reading
 from ingest.source.place import KnownTable
 from tests.e2e.databases import Database
 from tests.e2e.test_source import Garden, node  # noqa: F401 - a fixture
+from tests.e2e.writing import Writing
 
 SEEDS = int(os.environ.get("SOURCE_SEEDS", "2"))
 DRAWN = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, SEEDS))]
@@ -33,14 +33,13 @@ def garden(node: Database, tmp_path: Path) -> Garden:  # noqa: F811
 IDS = 60
 
 
-class Writers:
+class Writers(Writing):
     """Transactions at full speed, each statement with its own line in a log table, as a stream would send it."""
 
     def __init__(self, garden: Garden, seed: int) -> None:
+        super().__init__(3)
         self.garden, self.seed = garden, seed
-        self.stop = threading.Event()
         self.widened = False
-        self.turns = [0, 0, 0]  # transactions of each that are over
         serial = "bigint auto_increment primary key" if garden.mysql else "bigserial primary key"
         garden.execute(
             "DROP TABLE IF EXISTS bed", "DROP TABLE IF EXISTS log",
@@ -48,7 +47,6 @@ class Writers:
             f"CREATE TABLE log (n {serial}, op varchar(9), id int, a varchar(20), b varchar(20), c varchar(20))",
         )  # fmt: skip
         garden.execute(*(f"INSERT INTO bed VALUES ({n}, 'old', 'row')" for n in range(0, IDS, 2)))
-        self.threads = [threading.Thread(target=self._write, args=(number,)) for number in range(3)]
 
     def _write(self, number: int) -> None:
         random = Random(f"{self.seed}/{number}")
@@ -113,26 +111,11 @@ class Writers:
         self.garden.execute("ALTER TABLE bed ADD COLUMN c varchar(20) DEFAULT 'new'")
         self.widened = True
 
-    def __enter__(self) -> Self:
-        for one in self.threads:
-            one.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop.set()
-        for one in self.threads:
-            one.join()
-
     def log(self) -> list[Change]:
         """What is committed by now, in the order of the log; of MySQL's only what no open transaction precedes."""
         [(last,)] = self.garden.rows("SELECT coalesce(max(n), 0) FROM log")
         if self.garden.mysql:  # its log has the order of commits
-            before, until = list(self.turns), time.monotonic() + 20
-            while not self.stop.is_set() and any(
-                now == then for now, then in zip(self.turns, before, strict=True)
-            ):
-                assert time.monotonic() < until
-                time.sleep(0.01)
+            self.end_a_turn(20)
         found = []
         for n, op, key, *values in self.garden.rows(
             f"SELECT n, op, id, a, b, c FROM log WHERE n <= {last} ORDER BY n"
