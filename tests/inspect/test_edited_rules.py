@@ -161,8 +161,7 @@ def test_what_needs_a_command_names_it(yard: Yard) -> None:
         verbs = {shlex.split(cause["command"])[1] for cause in causes.get(f"d.{edit.gone or name}", ())}
         wanted = set() if edit.when in (NEXT_RUN, NEXT_BATCH) and name != "into" else {edit.when}
         assert ({"drop"} if name == "into" else wanted) == verbs, (name, causes)
-    plan = json.loads(typed(f"ingest plan {shlex.quote(str(yard.file))} --output json")[1])
-    [plan] = plan if isinstance(plan, list) else [plan]
+    [plan] = json.loads(typed(f"ingest plan {shlex.quote(str(yard.file))} --output json")[1])
     for name in ("narrow", "stale", "third", "out"):
         assert any(f"d.{name} " in text or text.endswith(f"d.{name}") for text in plan["warnings"]), name
 
