@@ -50,7 +50,8 @@ _SECTION = re.compile(r"=+ (ERRORS|FAILURES|warnings summary.*|slowest .*|short 
 _SUMS = re.compile(r"=+ .* in [0-9.]+s.* =+")
 _seconds: dict[str, float] = {}  # of each file that this process has run
 _costs: dict[str, float] = {}  # of each test and each shared fixture, in processor time
-_unexplained: list[str] = []  # tests of `make test` that took too much of it
+_remarks: list[str] = []  # tests of `make test` that took too much of it, or ended this process' Java
+_ended_java: set[int] = set()  # each Java of this process that has ended before it
 _FIXTURE = "the fixture "
 _NAMES = ("failed", "passed", "skipped", "xfailed", "xpassed", "warnings", "error")
 
@@ -77,6 +78,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
             before, shared = used(), sum(_shared_costs().values())
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             _count(item, used() - before - sum(_shared_costs().values()) + shared)
+            _look_at_java(item)
             if session.shouldfail or session.shouldstop or os.getppid() != parent:
                 return True
         _seconds[name] = time.monotonic() - began
@@ -103,20 +105,34 @@ def _count(item: pytest.Item, cost: float) -> None:
     """Keep what a test cost."""
     _costs[item.nodeid] = cost
     if cost > COSTLY and not any(map(item.get_closest_marker, ("costly", "e2e", "slow"))):
-        _unexplained.append(item.nodeid)
+        _remarks.append(
+            f"more than {COSTLY:.0f} s: make it cheaper, mark it e2e, or costly with a reason: {item.nodeid}"
+        )
 
 
 def used() -> float:
     """The processor time of this process, of its processes that have ended, and of the Java of its session."""
     times = os.times()
     ours = times.user + times.system + times.children_user + times.children_system
-    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
-    java = getattr(getattr(context, "_gateway", None), "proc", None)
     with suppress(psutil.Error):
-        if java is not None:
+        if (java := _java()) is not None:
             spent = psutil.Process(java.pid).cpu_times()
             return ours + spent.user + spent.system
     return ours
+
+
+def _look_at_java(item: pytest.Item) -> None:
+    """Remark which test Java ended during: tests that ask it fail from then on, far from the cause."""
+    if (java := _java()) is not None and java.poll() is not None and java.pid not in _ended_java:
+        _ended_java.add(java.pid)
+        _remarks.append(f"Java ended with exit code {java.returncode} during or before {item.nodeid}")
+
+
+def _java() -> subprocess.Popen[bytes] | None:
+    """The Java that this process has started, if any."""
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    process: subprocess.Popen[bytes] | None = getattr(getattr(context, "_gateway", None), "proc", None)
+    return process
 
 
 @pytest.hookimpl(trylast=True)
@@ -130,7 +146,7 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int) -> None:
                 "exit": int(exitstatus),
                 "seconds": _seconds,
                 "costs": dict(Counter(_costs).most_common(COSTLIEST)),
-                "unexplained": _unexplained,
+                "remarks": _remarks,
             }
         )
         (Path(os.environ[FOLDER]) / f"done-{os.getpid()}").write_text(text, "utf-8")
@@ -302,21 +318,21 @@ def _conclude(folder: Path, workers: list[Worker], began: float) -> int:
     counts: Counter[str] = Counter()
     slow: Counter[str] = Counter()
     costs: Counter[str] = Counter()
-    unexplained: list[str] = []
+    remarks: list[str] = []
     codes = set()
     for worker in workers:
         print("\n".join(worker.rest()).strip())
         if (done := worker.done) is None:
             print(f"process {worker.process.pid} ended with {worker.process.returncode} at {worker.at}")
             done = {"counts": {}, "exit": int(pytest.ExitCode.INTERNAL_ERROR), "seconds": {}}
-            done |= {"costs": {}, "unexplained": []}
+            done |= {"costs": {}, "remarks": []}
         if worker.trouble:
             print(worker.trouble)
             done["exit"] = int(pytest.ExitCode.OK)
         counts.update(done["counts"])
         slow.update(done["seconds"])
         costs.update(done["costs"])
-        unexplained += done["unexplained"]
+        remarks += done["remarks"]
         codes.add(done["exit"])
     files = {name for file in folder.glob("all-*") for name in json.loads(file.read_text("utf-8"))}
     ran = {unquote(file.name.removeprefix("ran-")) for file in folder.glob("ran-*")}
@@ -325,8 +341,7 @@ def _conclude(folder: Path, workers: list[Worker], began: float) -> int:
     print("the slowest files:", *spent, sep="\n")
     listed = [f"{cost:7.1f} s  {name}" for name, cost in costs.most_common(COSTLIEST)]
     print("the costliest tests and shared fixtures, in processor time:", *listed, sep="\n")
-    for name in unexplained:
-        print(f"more than {COSTLY:.0f} s: make it cheaper, mark it e2e, or costly with a reason: {name}")
+    print(*remarks, sep="\n", end="\n" if remarks else "")
     print(*missed, sep="\n", end="\n" if missed else "")
     seconds = time.time() - began
     sums = [f"{counts[name]} {name}" for name in _NAMES if counts[name]] or ["no tests ran"]

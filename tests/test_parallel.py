@@ -120,6 +120,27 @@ def test_a_costly_test_without_a_reason_is_named(
     assert [True] == [line.endswith("with a reason: test_a.py::test_g") for line in named], text
 
 
+ENDS_JAVA = """import subprocess, sys
+from types import SimpleNamespace
+
+def test_a():
+    java = subprocess.Popen([sys.executable, "-c", "exit(3)"])
+    java.wait()
+    gateway = SimpleNamespace(proc=java)
+    sys.modules["pyspark"] = SimpleNamespace(SparkContext=SimpleNamespace(_gateway=gateway))
+
+def test_b():
+    pass
+"""
+
+
+def test_the_test_during_which_java_ended_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Those that fail without it come later, some of them from other files."""
+    code, text = run(folder, ["--processes", "1"], capsys, a=ENDS_JAVA)
+    named = [line for line in text.splitlines() if line.startswith("Java ended")]
+    assert (0, ["Java ended with exit code 3 during or before test_a.py::test_a"]) == (code, named)
+
+
 def test_one_process_begins_with_the_files_that_need_spark() -> None:
     """Two sessions that get warm at the same time cost a minute more than one."""
 
