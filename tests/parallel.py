@@ -261,19 +261,21 @@ def main(arguments: list[str]) -> int:
     given, words = parser.parse_known_args(arguments)
     how = f"the random order of seed {given.order}" if given.order else "the longest files first"
     print(f"order: {how}", flush=True)
-    began = time.time()
+    began, least = time.time(), psutil.virtual_memory().available
     deadline = began + 60 * given.minutes
     with tempfile.TemporaryDirectory(prefix="ingest-tests-") as name:
         workers: list[Worker] = []
         try:
             workers += [_start(Path(name), n, words, deadline, given.order) for n in range(given.processes)]
             while [worker for worker in workers if not _ended(worker, deadline)]:
+                least = min(least, psutil.virtual_memory().available)
                 time.sleep(0.2)
         finally:
             for worker in workers:
                 worker.kill()
         if given.record:
             _record(workers)
+        print(f"the least memory that was free: {least >> 20:,} MB")  # a system without any kills Java first
         return _conclude(Path(name), workers, began)
 
 
