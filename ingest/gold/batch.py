@@ -96,7 +96,7 @@ def plan_batch(lake: Lake, books: Books, decided: Mapping[str, Mirror], backlog:
     """Plan every mirror that has new batches, and those that lag; the arguments are those of `ingest.gold.stage.apply`."""
     resting = backlog.paused | backlog.asleep.keys()
     books = caught_up(lake, books, decided, backlog.lagging, resting)
-    ledger = ledgers.of_batch(lake, books, jobs(lake.pipeline, books), decided)
+    ledger = ledgers.read(lake, books.lanes, books.last)
     books = stated(lake.pipeline, books, ledger.statements)
     every = jobs(lake.pipeline, books, decided)
     chosen = [job for job in every if not lake.select or matches(lake.select, job.table)]

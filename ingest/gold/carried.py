@@ -38,7 +38,6 @@ from ingest.lake.logged_statements import COUNTING, Statement
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
 from ingest.lake.resolve import LEAVES_NAME, renamed_into
-from ingest.lake.schemas import DDL
 from ingest.lake.snapshots import CARRIED_FOLDER, CARRIED_SQL, read_sql
 from ingest.lake.stamps import change_of
 from ingest.lake.tables import Row as SilverRow
@@ -203,10 +202,7 @@ def refused(move: Move, error: LackingError) -> str:
 
 
 def _ledger(lake: Tables) -> Ledger:
-    """The ledger, read once for each state of silver and of the decisions: a mirror may be held for many ticks."""
-    logged = lake.snapshot(DDL.name)
-    state = lake.decoded(), logged.table_id, logged.version, decisions.read(lake)
-    return lake.made_once("decisions/ledger", state, lambda: ledgers.read(lake, lanes.with_rows(lake)))
+    return ledgers.read(lake, lanes.with_rows(lake))
 
 
 def _renamed(ledger: Ledger) -> set[TableId]:

@@ -106,11 +106,6 @@ class Verdict:
     reload: bool = False  # it leaves rows out that the source must send again
 
 
-def concerns(statement: Statement, table: TableId) -> bool:
-    """True if the statement is about the table; an unreadable one counts for its message's table."""
-    return table in statement.tables
-
-
 def judge(statement: Statement, subject: Subject) -> Verdict:
     """Judge a statement under a table's policy."""
     effects = [effect for effect in statement.effects if subject.table in touched(effect)]

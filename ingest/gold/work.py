@@ -10,6 +10,7 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from ingest.lake.tables import Row, Tables
 
 LOOKS = 3  # logs that are read at once
 _OF_NEW = ("reads",)  # needed for new lines only
-_SUMS = ("changes", "updates", "partials", "key_changes", "inherits", "deletes", "truncates", "ddl")
+_SUMS = ("changes", "updates", "partials", "key_changes", "inherits", "deletes", "truncates")
 
 
 @dataclass(slots=True)
@@ -36,7 +37,6 @@ class LaneSums:
 
     high: str = ""  # the highest place
     last: int = 0  # the last batch with changes or statements
-    stated: str = ""  # the highest place of its messages with statements, whatever tables these name
     changes: int = 0
     reads: int = 0
     updates: int = 0
@@ -45,7 +45,6 @@ class LaneSums:
     inherits: int = 0
     deletes: int = 0
     truncates: int = 0
-    ddl: int = 0
     servers: set[str] = field(default_factory=set)
     # as messages named them: moves were counted by these
     keys: set[tuple[str, ...]] = field(default_factory=set)
@@ -66,13 +65,15 @@ class LaneSums:
         """How many of its changes are of single rows."""
         return self.changes - self.truncates
 
+    def with_statement(self, statement: Statement) -> LaneSums:
+        """The same with one more folded statement."""
+        return replace(self, high=max(self.high, statement.order), last=max(self.last, statement.batch))
+
     def add(self, line: Line) -> None:
         """Add one more folded line."""
         self.high = max(self.high, line.order_high or "")
         if line.changes or line.ddl:
             self.last = max(self.last, line.batch)
-        if line.ddl:
-            self.stated = max(self.stated, line.order_high or "")
         for name in (*_OF_NEW, *_SUMS):
             setattr(self, name, getattr(self, name) + getattr(line, name))
         self.servers = self.servers.union(line.servers)
@@ -225,7 +226,6 @@ def routes_of(pipeline: Pipeline, books: Books) -> Iterator[tuple[LaneId, _Route
 def _sums(lake: Tables, table: str, where: str) -> dict[LaneId, LaneSums]:
     rows = lake.ask(
         f"""SELECT {duck.LANE_SQL}, coalesce(max(order_high), '') AS high,
-        coalesce(max(CASE WHEN ddl > 0 THEN order_high END), '') AS stated,
         max(CASE WHEN changes > 0 OR ddl > 0 THEN batch END) AS last, {duck.sums(_SUMS)},
         list(DISTINCT servers) AS servers, list(DISTINCT keys) AS keys FROM {table} WHERE {where} GROUP BY {duck.LANE_SQL}"""
     )
@@ -233,7 +233,6 @@ def _sums(lake: Tables, table: str, where: str) -> dict[LaneId, LaneSums]:
         (row["source"], TableId.of(row)): LaneSums(
             row["high"],
             row["last"] or 0,
-            row["stated"],
             servers={server for text in row["servers"] or () if text for server in json.loads(text)},
             keys={tuple(keys) for text in row["keys"] or () if text for keys in json.loads(text)},
             **{name: row[name] or 0 for name in _SUMS},
@@ -252,24 +251,16 @@ def stated(pipeline: Pipeline, books: Books, statements: Iterable[Statement]) ->
     A message is counted under its own table, if it names one; its statement may concern other tables.
     """
     sums, lines = dict(books.sums), list(books.lines)
+    applied = cache(lambda table: books.applied(_route(pipeline, table).path))
     for statement in statements:
         for table in statement.tables:
-            line = Line(
-                statement.batch,
-                statement.source,
-                None,
-                None,
-                *table,
-                ddl=1,
-                order_low=statement.order,
-                order_high=statement.order,
-            )
-            name = line.source, line.table_id
-            if statement.batch > books.applied(_route(pipeline, line.table_id).path):
-                lines += [line] if statement.batch <= books.last else []
-                continue
-            sums[name] = replace(sums.get(name, LaneSums()))
-            sums[name].add(line)
+            name = statement.source, table
+            if statement.batch <= applied(table):
+                sums[name] = sums.get(name, LaneSums()).with_statement(statement)
+            elif statement.batch <= books.last:
+                line = Line(statement.batch, statement.source, None, None, *table, ddl=1)
+                line.order_low = line.order_high = statement.order
+                lines.append(line)
     return replace(books, sums=sums, lines=lines)
 
 

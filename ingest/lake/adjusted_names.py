@@ -26,13 +26,6 @@ def adjusted(name: str) -> str:
     return _OTHER.sub("_", f"_{name}" if name[:1].isdigit() else name)
 
 
-def alike(names: Collection[str]) -> bool:
-    """True if some column is called as Avro would call another one of these."""
-    return any(
-        other != name and other in names for name, other in zip(names, map(adjusted, names), strict=True)
-    )
-
-
 class _Sent(Protocol):
     @property
     def low(self) -> str: ...

@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule, target
 from ingest.ddl.effect_model import Effect
 from ingest.lake import lanes
-from ingest.lake.announced import announced
 from ingest.lake.cleared import Cleared
 from ingest.lake.decisions import DISMISS
-from ingest.lake.logged_statements import COUNTING, Statement, carried, counting, decided, touched
+from ingest.lake.logged_statements import Statement, touched
 from ingest.lake.names import mirror_path
 from ingest.lake.resolve import (
     LEAVES_NAME,
-    Lanes,
     Presence,
     empties,
     is_pinned,
     leaves_open,
     leaves_values,
     renamed_into,
-    resolved,
 )
 from ingest.lake.tables import Tables
+from ingest.lake.understood import understood
 
 
 def read(lake: Tables) -> list[Statement]:
     """All statements that count, in order."""
-    rows = lake.ask(f"SELECT * FROM {{ddl}} WHERE {COUNTING}")
-    return understood(lake, rows, lanes.with_rows(lake))
-
-
-def understood(lake: Tables, rows: Iterable[Mapping[str, Any]], sent: Lanes) -> list[Statement]:
-    """The ledger's rows as statements, in order, with names in the spelling of the tables that have sent rows."""
-    logged = list(rows)
-    said = decided(lake)
-    statements = counting(logged, said, carried(lake))
-    ordered = resolved(statements, sent, lanes.sent_columns(lake), lanes.came_between(lake))
-    return announced(lake, ordered, said)
+    return understood(lake, lanes.with_rows(lake))
 
 
 def pending(statements: Sequence[Statement], pipeline: Pipeline) -> dict[str, list[str]]:

@@ -17,6 +17,7 @@ from ingest.lake.lake import Lake, Tell
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import CHECKS
+from ingest.lake.understood import understood
 from ingest.quality import (
     byte_texts,
     cascades,
@@ -196,7 +197,7 @@ def _measured(lake: Lake, scope: _Scope, asked: cells.Asked) -> _Measured:
     sent = {
         (row["source"], TableId.of(row)) for row in books.lanes if row["changes_ever"] > row["truncates_ever"]
     }
-    logged = ddl_ledger.understood(lake, books.statements, sent)
+    logged = understood(lake, sent)
     asked = replace(asked, stated=_stated(books, logged), rows=cells.rows_before(lake, since))
     began = key_checks.beginnings(lake, subjects, since, logged)
     answers = mirror_questions.answered(lake, subjects, Questions(since, last, began, asked))

@@ -11,7 +11,7 @@ from ingest.change import Change, Image, Op
 from ingest.fold import Placed, SchemaStep, copies, fold
 from ingest.gold import retyped
 from ingest.gold.declared import declared_by
-from ingest.gold.policy import APPLIED, HELD, LOGGED, PARTLY, Subject, concerns, judge, rings
+from ingest.gold.policy import APPLIED, HELD, LOGGED, PARTLY, Subject, judge, rings
 from ingest.gold.steps import steps
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement
@@ -150,7 +150,7 @@ def test_a_statement_delivered_again_changes_only_what_came_again() -> None:
     swap = "ALTER TABLE depot RENAME COLUMN a TO b, RENAME COLUMN b TO a"
     first = said(swap, 2)
     again = replace(said(swap, 5), effects=(), first=first, since=first.order)
-    assert concerns(again, DEPOT)
+    assert DEPOT in again.tables
     found = steps([first, again], subject())
     assert {2: "", 5: "002"} == {batch: str(step.since or "") for step, batch in found}
     assert [] == steps([replace(first, effects=(), decided=DISMISS), again], subject()), (
@@ -319,7 +319,7 @@ def test_a_partition_is_exchanged_with_a_table_that_holds_too() -> None:
     """Its rows are others from there on, and no message says which."""
     statement = said("ALTER TABLE hall EXCHANGE PARTITION p0 WITH TABLE depot")
     assert HELD == judge(statement, subject()).state
-    assert concerns(statement, DEPOT)
+    assert DEPOT in statement.tables
 
 
 def test_a_new_unique_key_takes_rows_away_where_a_tool_copies_them() -> None:

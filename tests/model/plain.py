@@ -194,7 +194,7 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
     for row in lane.changes:
         types = merged_columns(types, json.loads(row["types"] or "{}"))
     subject = Subject(table, rule.on_schema_change, {**types, **rule.columns})
-    mine = [one for one in statements if one.kind != "none" and policy.concerns(one, table)]
+    mine = [one for one in statements if one.kind != "none" and table in one.tables]
     mirror, changes = Mirror(), lane.changes
     states = {one.id: policy.judge(one, subject).state for one in mine}
     held = [one for one in mine if states[one.id] == HELD]

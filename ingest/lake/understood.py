@@ -1,0 +1,42 @@
+"""The DDL ledger as gold and the checks understand it: what counts for rows, of which tables, and what rows announce."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ingest.change import LaneId
+from ingest.lake import lanes
+from ingest.lake.announced import announced
+from ingest.lake.duck import name
+from ingest.lake.logged_statements import COUNTING, Statement, carried, counting, decided
+from ingest.lake.resolve import resolved
+from ingest.lake.schemas import BOOKS, CHANGES, DDL
+from ingest.lake.tables import Tables
+
+_COLUMNS = (
+    "batch", "source", "topic", "partition", "offset", "row", "database", "schema", "table", "order_key",
+    "statement", "class", "effects", "event_time",
+)  # fmt: skip
+
+
+def understood(lake: Tables, sent: Collection[LaneId], last: int | None = None) -> list[Statement]:
+    """All statements that count, in order, read once for each state of silver and of the operator's decisions.
+
+    Args:
+        lake: the lake.
+        sent: the source tables that have sent rows: names are in their spelling.
+        last: the last batch whose statements and rows count; None for all that are decoded.
+    """
+    last = lake.decoded() if last is None else last
+    said, moved = decided(lake), carried(lake, last)
+    logs = (lake.snapshot(schema.name) for schema in (DDL, BOOKS, CHANGES))
+    versions = [(log.table_id, log.version) for log in logs]
+
+    def read() -> list[Statement]:
+        columns = ", ".join(map(name, _COLUMNS))
+        rows = lake.ask(f"SELECT {columns} FROM {{ddl}} WHERE {COUNTING} AND batch <= {last}")
+        logged = counting(rows, said, moved)
+        statements = resolved(logged, sent, lanes.sent_columns(lake), lanes.came_between(lake))
+        return announced(lake, statements, said, last)
+
+    return lake.made_once("ddl/understood", (last, frozenset(sent), said, moved, versions), read)
