@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from ingest import types
 from ingest.change import TableId
 from ingest.ddl import ColumnDefinition, Effect
-from ingest.ddl.effect_model import DESCRIBING, OF_TYPES, REACHED, definition_of
+from ingest.ddl.effect_model import DESCRIBING, OF_TYPES, REACHED
 from ingest.lake.logged_statements import Statement
+from ingest.lake.structures import Structure
 from ingest.values.conversions import KEEP, conversion, named
 
 _OF_COLUMNS = frozenset("add_column drop_column rename_column modify_column".split())
@@ -39,24 +40,9 @@ class _Relation:
     """What statements have said of one table; ``whole`` if they include its CREATE with all columns."""
 
     whole: bool = False
-    columns: dict[str, ColumnDefinition] = field(default_factory=dict)  # by folded name
+    structure: Structure = field(default_factory=Structure)
     references: list[_Reference] = field(default_factory=list)
     parents: dict[TableId, bool] = field(default_factory=dict)  # True if it is a partition of that
-
-    def declare(self, effect: Effect) -> None:
-        """Follow one effect on the table's columns."""
-        name = effect.name.casefold()
-        match effect.action:
-            case "create_table":
-                self.whole = self.whole or bool(effect.columns and effect.note in (None, "if-not-exists"))
-                self.columns |= {column.name.casefold(): column for column in effect.columns}
-            case "add_column" | "modify_column" if effect.type is not None:
-                self.columns[name] = definition_of(effect)
-            case "drop_column":
-                self.columns.pop(name, None)
-            case "rename_column" if name in self.columns:
-                to = effect.new_name
-                self.columns[to.casefold()] = replace(self.columns.pop(name), name=to)
 
 
 @dataclass(slots=True)
@@ -125,7 +111,7 @@ class Reach:
         yield replace(effect, table=child)
         if effect.action == "modify_column":
             yield from self._regenerated(replace(effect, table=child))
-        self.tables[child].declare(replace(effect, table=child))
+        self.tables[child].structure.take(replace(effect, table=child))
 
     # --- relations ------------------------------------------------------------------------------
 
@@ -158,15 +144,16 @@ class Reach:
             case "rename_table" if to is not None:
                 self._rename(table, to)
             case _ if effect.column is not None:
-                self._relation(table).declare(effect)
+                self._relation(table).structure.take(effect)
 
     def _create(self, effect: Effect) -> None:
         """A new table, with the columns of the table that it is like or a partition of."""
         relation = self._relation(effect.table) if effect.note == "if-not-exists" else _Relation()
         self.tables[effect.table] = relation
         if effect.other_table and (like := self.tables.get(effect.other_table)):
-            relation.whole, relation.columns = like.whole, dict(like.columns)
-        relation.declare(effect)
+            relation.whole, relation.structure = like.whole, like.structure.copy()
+        relation.whole |= bool(effect.columns and effect.note in (None, "if-not-exists"))
+        relation.structure.take(effect)
 
     def _relation(self, table: TableId) -> _Relation:
         return self.tables.setdefault(table, _Relation())
@@ -187,9 +174,9 @@ class Reach:
         users = list(self._users(old))
         self.made[new] = self.made.pop(old)
         for table, name, single in users:
-            column = self.tables[table].columns[name]
+            column = self.tables[table].structure.columns[name]
             declared = ".".join(filter(None, new[1:])) + ("" if single else "[]")
-            self.tables[table].columns[name] = replace(column, declared=declared)
+            self.tables[table].structure.columns[name] = replace(column, declared=declared)
 
     def _children(self, table: TableId, *, partitions: bool = False) -> list[TableId]:
         """All tables that inherit from one, their own children after them; with ``partitions`` these alone."""
@@ -260,7 +247,7 @@ class Reach:
         wanted = column.casefold()
         return [
             column.name
-            for column in relation.columns.values()
+            for column in relation.structure.columns.values()
             if wanted in {each.casefold() for each in column.made_of}
         ]
 
@@ -269,7 +256,7 @@ class Reach:
         relation = self.tables.get(effect.table, _Relation())
         texts = [
             column
-            for column in relation.columns.values()
+            for column in relation.structure.columns.values()
             if types.base(column.type or "") in ("string", "enum", "set")
         ]
         changed = texts if effect.action == "convert_charset" else []
@@ -284,7 +271,7 @@ class Reach:
     def _changes_values(relation: _Relation, effect: Effect) -> bool:
         if effect.type is None:
             return False
-        old = relation.columns.get(effect.name.casefold())
+        old = relation.structure.columns.get(effect.name.casefold())
         if old is None or old.type is None:
             return True
         named_so = named(old.type, old.written, mysql=effect.rules == "mysql")
@@ -328,7 +315,7 @@ class Reach:
     def _users(self, name: TableId) -> Iterator[tuple[TableId, str, bool]]:
         """The columns of a type, by table and folded name, and whether each value is one of the type and no array."""
         for table, relation in self.tables.items():
-            for column, definition in relation.columns.items():
+            for column, definition in relation.structure.columns.items():
                 declared = definition.written.replace(" array", "").rstrip("[]0123456789 ")
                 if definition.declared and self._type_named(declared, table) == name:
                     yield table, column, declared == definition.declared
@@ -339,7 +326,7 @@ class Reach:
             return
         name = self._as_made(effect.table)
         for table, column, single in [*self._users(name)]:
-            spelt = self.tables[table].columns[column].name
+            spelt = self.tables[table].structure.columns[column].name
             if effect.action == "drop_type":
                 yield Effect("drop_column", table, spelt)
             elif effect.action == "rename_label" and single:

@@ -16,13 +16,13 @@ from typing import NamedTuple
 
 from ingest import types
 from ingest.change import NO_TABLE, LaneId, TableId
-from ingest.ddl import EXCHANGED, UNANNOUNCED, UNREAD, ColumnDefinition, Effect
-from ingest.ddl.columns import implicit
-from ingest.ddl.effect_model import COPIED, REACHED, definition_of, of_column
+from ingest.ddl import EXCHANGED, UNANNOUNCED, UNREAD, Effect
+from ingest.ddl.effect_model import REACHED
 from ingest.lake.adjusted_names import AdjustedNames
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement
 from ingest.lake.reach import Reach
+from ingest.lake.structures import Structure
 from ingest.order import behind, is_weak, order_of, same_place
 
 Lanes = Iterable[LaneId]
@@ -398,7 +398,7 @@ class _Made:
     origin: dict[TableId, TableId] = field(default_factory=dict)  # new name to old name
     unread: set[TableId] = field(default_factory=set)
     # by name; of a name that is unused now, the last one
-    structures: dict[TableId, _Structure] = field(default_factory=dict)
+    structures: dict[TableId, Structure] = field(default_factory=dict)
 
     def take(self, statement: Statement) -> Iterator[Effect]:
         """One statement's effects, with renames replaced by what they do."""
@@ -442,14 +442,14 @@ class _Made:
         """The effects; renames that exchange names are spelt all together, by the names from before the statement."""
         given = {effect.new_name for effect in statement.effects if effect.note == EXCHANGED}
         return [
-            self._spelt(effect, self.structures.get(effect.table, _Structure()), statement, given)
+            self._spelt(effect, self.structures.get(effect.table, Structure()), statement, given)
             if effect.note == EXCHANGED
             else effect
             for effect in statement.effects
         ]
 
     def _spelt(
-        self, effect: Effect, structure: _Structure, statement: Statement, given: Collection[str] = ()
+        self, effect: Effect, structure: Structure, statement: Statement, given: Collection[str] = ()
     ) -> Effect:
         """The effect with existing columns in the spelling of statements or of rows, also of columns that a mirror has lost:
         MySQL ignores their letter case.
@@ -475,7 +475,7 @@ class _Made:
 
     def _cased(self, effect: Effect, statement: Statement) -> Iterator[Effect]:
         """A MODIFY that writes a column in another letter case is also a rename: MySQL gives the column that name."""
-        structure = self.structures.get(effect.table, _Structure())
+        structure = self.structures.get(effect.table, Structure())
         if effect.note != EXCHANGED:
             effect = self._spelt(effect, structure, statement)
         name = effect.name
@@ -491,17 +491,17 @@ class _Made:
 
     def _structure(self, effect: Effect) -> None:
         if effect.action != "create_table":
-            self.structures.setdefault(effect.table, _Structure()).take(effect)
+            self.structures.setdefault(effect.table, Structure()).take(effect)
         elif effect.note != "if-not-exists" or effect.table not in self.structures:
             like = self.structures.get(effect.other_table) if effect.other_table else None
-            self.structures[effect.table] = like.copy() if like else _Structure()
+            self.structures[effect.table] = like.copy() if like else Structure()
             self.structures[effect.table].take(effect)
 
     def _renamed(self, effect: Effect, old: TableId, new: TableId, statement: Statement) -> Iterator[Effect]:
         """What a rename does to both tables: it takes rows along, brings in a copy, or names an empty table."""
         # what is known of the old name goes over to the new one, whose own table is gone
-        before = self.structures.get(new, _Structure())
-        self.structures[new] = self.structures.get(old, _Structure())
+        before = self.structures.get(new, Structure())
+        self.structures[new] = self.structures.get(old, Structure())
         done, origin = self.effects.get(old), self.origin.get(old)
         unread, of_others = old in self.unread, self._rows_are_of_others(old, statement)
         self._forget(old)
@@ -546,7 +546,7 @@ class _Made:
         return _onto(table, replace(first, note=CARRIED))
 
     def _copied(
-        self, table: TableId, done: Sequence[Effect], before: _Structure, statement: Statement
+        self, table: TableId, done: Sequence[Effect], before: Structure, statement: Statement
     ) -> Iterator[Effect]:
         """The columns that were given to a migration tool's copy, which takes the table's place."""
         if done and done[0].action == "create_table" and done[0].columns:
@@ -597,91 +597,6 @@ def _takes(sent: Mapping[str, SentColumn], old: str, name: str, order: str) -> b
     if name in sent:
         return old in sent or sent[name].low > order
     return old not in sent or not (sent[old].high > order or old.isupper())
-
-
-@dataclass(slots=True)
-class _Structure:
-    """A table's columns and key, as far as statements show them."""
-
-    columns: dict[str, ColumnDefinition | None] = field(default_factory=dict)  # by folded name
-    gone: set[str] = field(default_factory=set)  # folded names
-    keys: tuple[str, ...] = ()
-    names: dict[str, str] = field(default_factory=dict)  # of columns that statements made, by folded name
-
-    def copy(self) -> _Structure:
-        return _Structure(dict(self.columns), set(self.gone), self.keys, dict(self.names))
-
-    def spelling(self, name: str, sent: Collection[str]) -> str:
-        """A column's name as the statement wrote it that made the column, else as rows have it."""
-        made = self.names.get(name.casefold())
-        if made is not None and (made in sent or name not in sent):
-            return made
-        others = [other for other in sent if other.casefold() == name.casefold()]
-        return name if name in sent or len(others) != 1 else others[0]
-
-    def take(self, effect: Effect) -> None:
-        name, to = effect.name.casefold(), effect.new_name.casefold()
-        match effect.action:
-            case "create_table":
-                self.columns |= {column.name.casefold(): column for column in effect.columns}
-                self.keys = effect.keys or self.keys
-                self.names |= {column.name.casefold(): column.name for column in effect.columns}
-            case "add_column" | "modify_column":
-                if effect.type is not None or name not in self.columns:
-                    self.columns[name] = None if effect.type is None else definition_of(effect)
-                if effect.action == "add_column":
-                    self.names.setdefault(name, effect.name)
-                self.gone.discard(name)
-            case "drop_column":
-                self.columns.pop(name, None)
-                self.names.pop(name, None)
-                self.gone.add(name)
-            case "rename_column":
-                self.columns[to] = self.columns.pop(name, None)
-                if effect.note != EXCHANGED:  # else another column takes the name
-                    self.names.pop(name, None)
-                self.names[to] = effect.new_name
-                self.gone = (self.gone | {name}) - {to}
-                self.keys = tuple(effect.new_name if key.casefold() == name else key for key in self.keys)
-            case "add_primary_key" | "drop_primary_key":
-                self.keys = effect.keys
-
-    def changed_to(self, made: Effect, rows: Mapping[str, str]) -> Iterator[Effect]:
-        """What differs in a copy of the table, which was created with its columns and filled from it.
-
-        Args:
-            made: the CREATE of the copy.
-            rows: the columns that rows have had before, with their types.
-        """
-        kinds = {name.casefold(): kind for name, kind in rows.items()}
-        had = self.columns.keys() | (kinds.keys() - self.gone)
-        lost = had - {column.name.casefold() for column in made.columns}
-        for copied in made.columns:
-            name = copied.name.casefold()
-            if name not in had:
-                column = implicit(copied)
-                if lost:  # it may have the values of a column that it replaces
-                    column = replace(column, default=None, has_default=True, note=UNREAD)
-                yield replace(of_column("add_column", made.table, column), guarded=True)
-            elif self._retypes(copied, self.columns.get(name), kinds.get(name, "unknown")):
-                column = replace(copied, note=copied.note or COPIED)
-                effect, old = of_column("modify_column", made.table, column), self.columns.get(name)
-                was_nullable = old is not None and old.nullable is not False
-                yield replace(effect, solid=copied.nullable is False and was_nullable)
-        for name in sorted(lost & self.columns.keys()):
-            sent_column = self.columns[name]
-            yield Effect("drop_column", made.table, sent_column.name if sent_column else name)
-        if self.keys and made.keys and self.keys != made.keys:
-            yield Effect("add_primary_key", made.table, keys=made.keys)
-
-    @staticmethod
-    def _retypes(new: ColumnDefinition, old: ColumnDefinition | None, sent: str) -> bool:
-        if new.type is None or new.note == "generated":
-            return False
-        if old is not None and old.type is not None:
-            kept = old.nullable is False or new.nullable is not False
-            return (new.type, new.declared) != (old.type, old.declared) or not kept
-        return sent != "unknown" and types.delta(sent) != types.delta(new.type)
 
 
 @dataclass(slots=True)

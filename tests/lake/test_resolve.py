@@ -64,6 +64,23 @@ def meant(statements: list[Statement], *lanes: str) -> list[list[tuple[str, str]
     ]
 
 
+def test_a_copy_without_a_renamed_column_drops_it_by_its_name() -> None:
+    """A mirror would keep the column, for which no row has a value any more, and be asked to drop one that it has not."""
+    *_, effects = [
+        [(effect.action, effect.column) for effect in statement.effects if effect.table == table("depot")]
+        for statement in resolved(
+            said(
+                "CREATE TABLE depot (id INT PRIMARY KEY, A INT)",
+                "ALTER TABLE depot RENAME COLUMN A TO B",
+                "CREATE TABLE _depot_gho (id INT PRIMARY KEY)",
+                "RENAME TABLE depot TO _depot_del, _depot_gho TO depot",
+            ),
+            [("src", table("depot"))],
+        )
+    ]
+    assert ("drop_column", "B") in effects
+
+
 def test_another_letter_case_means_the_only_such_table() -> None:
     """With lower_case_table_names = 1 the text keeps its own spelling; rows carry the server's."""
     [one] = resolved(said("ALTER TABLE `Depot` ADD COLUMN gate INT"), [("src", table("depot"))])
