@@ -139,7 +139,7 @@ def _planned(
             lake.pipeline, job, decided, ledger, applied,
             first=max(job.first_rows, settled),
             reached=partial(_reached, lake, job.path, decided),
-            evidence=lambda name, upto: eras.evidence_of_changes(lake, *name, min(upto or last, last)),
+            evidence=lambda name, upto: eras.evidence_of_changes(lake, *name, min(upto, last)),
         )  # fmt: skip
     except Exception as error:  # a damaged log, for example: the others go on
         result = Folded(str(job.table), job.path, "failed")

@@ -259,7 +259,7 @@ def schema_steps(lake: Tables, mirror: Mirror, lane: LaneId) -> list[tuple[Schem
 
 def _announcement(lake: Tables, lane: LaneId, step: SchemaStep) -> Row | None:
     """A step that rows stand for, as a row of `ddl`; no message has a statement of it."""
-    for statement in announced(lake, (), {}):
+    for statement in announced(lake, (), {}, lake.decoded()):
         names = [effect.column for effect in statement.effects]
         place = statement.source, statement.table, statement.order
         if place == (*lane, str(step.order)) and step.column in names:

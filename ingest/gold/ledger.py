@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
@@ -27,10 +28,10 @@ class Ledger:
             for table in statement.tables:
                 self.by_lane.setdefault((statement.source, table), []).append(statement)
 
-    def of(self, source: str, table: TableId, last: int | None = None) -> list[Statement]:
+    def of(self, source: str, table: TableId, last: int = sys.maxsize) -> list[Statement]:
         """The statements about a lane's table, of batches up to ``last``; an unreadable one is about its message's table."""
         about = self.by_lane.get((source, table), [])
-        return [statement for statement in about if last is None or statement.batch <= last]
+        return [statement for statement in about if statement.batch <= last]
 
     def states(self, path: str, statements: Iterable[Statement]) -> dict[str, str]:
         """By which states a mirror's rows were folded, by the statements' ids: what was decided since counts from now on."""
@@ -42,12 +43,12 @@ class Ledger:
         return {name: state for name, state in states.items() if state}
 
 
-def read(lake: Tables, sent: Collection[LaneId], last: int | None = None) -> Ledger:
+def read(lake: Tables, sent: Collection[LaneId], last: int = sys.maxsize) -> Ledger:
     """Read the ledger: DDL is rare, so one read serves all mirrors.
 
     Args:
         lake: the lake.
         sent: the source tables that have sent rows; statements refer to their names.
-        last: the last batch whose statements are read; None for all.
+        last: the last batch whose statements are read, of those that are decoded.
     """
     return Ledger(understood(lake, sent, last), recorded(lake), done(lake))

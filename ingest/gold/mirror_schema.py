@@ -6,6 +6,7 @@ applied statements have shown, as far as the policy accepts them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -75,7 +76,7 @@ def decide(
     applied: int,
     first: int,
     reached: Callable[[], int | None],
-    evidence: Callable[[LaneId, int | None], Evidence] | None = None,
+    evidence: Callable[[LaneId, int], Evidence] | None = None,
 ) -> Plan:
     """The schema for a mirror's new batches. The mirror has no key while none is known and none is needed.
 
@@ -101,7 +102,7 @@ def decide(
     # before its first rows nothing was applied
     judged = applied if mirror.columns else 0
     hold = min(_holds(pipeline, job, ledger, subjects, judged), key=lambda held: held.batch, default=None)
-    last = None
+    last = sys.maxsize
     if hold is not None:
         hold = _whole_moves(hold, ledger, subjects, applied)
         job, last = job.before(hold.batch), hold.batch - 1

@@ -70,16 +70,14 @@ class _SentRows:
                 yield name, column
 
 
-def announced(
-    lake: Tables, statements: Sequence[Statement], said: Decided, last: int | None = None
-) -> list[Statement]:
+def announced(lake: Tables, statements: Sequence[Statement], said: Decided, last: int) -> list[Statement]:
     """The statements, in order, with one more for each column that rows announce.
 
     Args:
         lake: the lake.
         statements: those of the ledger, in order.
         said: the decisions on statements.
-        last: the last batch whose rows count; None for all.
+        last: the last batch whose rows count.
     """
     unannounced = []
     leaves_out_nulls = cache(partial(lanes.leaves_out_nulls, lake))
@@ -107,7 +105,7 @@ def required(lake: Tables) -> dict[LaneId, list[str]]:
             for name, column in rows.sometimes()
             if column.says is not None and not column.says.nullable and column.says.high > column.last_lacking
         ]
-        for lane, rows in _sent(lake).items()
+        for lane, rows in _sent(lake, lake.decoded()).items()
     }
 
 
@@ -195,12 +193,11 @@ def _brings(effect: Effect, table: TableId, name: str, *, later: bool) -> bool:
 # --- what the books say -------------------------------------------------------------------------------
 
 
-def _sent(lake: Tables, last: int | None = None) -> dict[LaneId, _SentRows]:
+def _sent(lake: Tables, last: int) -> dict[LaneId, _SentRows]:
     """The books' lines up to a batch, by lane, those with the same columns as one.
 
     Lanes whose rows all have the same columns are left out: no row lacks a column of another one.
     """
-    last = lake.decoded() if last is None else last  # so that a run's stages ask in the same words, once
     by_lane: dict[LaneId, _SentRows] = {}
     for row in lake.ask(
         f"""SELECT {duck.LANE_SQL}, keys, columns, lacks, announced, {duck.sums(_COUNTS)}, min(order_low) AS low,

@@ -120,15 +120,11 @@ def decided(lake: Tables) -> Decided:
     }
 
 
-def carried(lake: Tables, last: int | None = None) -> Carried:
+def carried(lake: Tables, last: int) -> Carried:
     """The RENAMEs whose rows have been decoded under the new names, up to a batch."""
-    landings = list(decisions.read(lake).of(CARRIED))
-    if not landings:
-        return {}
-    decoded = lake.decoded() if last is None else last
     newest: dict[tuple[str, TableId], int] = {}
-    for decision in landings:
-        if decision.value["landed"] <= decoded:  # else an older landing is the one that counts
+    for decision in decisions.read(lake).of(CARRIED):
+        if decision.value["landed"] <= last:  # else an older landing is the one that counts
             newest[decision.subject, TableId(*decision.value["table"])] = decision.value["landed"]
     by_statement: dict[str, dict[TableId, int]] = {}
     for (name, table), landed in newest.items():

@@ -397,14 +397,6 @@ def not_created_yet(lake: Tables) -> frozenset[str]:
 def reshaped(lake: Tables, decided: Mapping[str, Mirror] | None = None) -> frozenset[str]:
     """Paths of mirrors whose rules in the pipeline file differ, or may differ, from those that they were folded by."""
     by_path = known(lake) if decided is None else decided
-    ruled = any(
-        rule.shape or rule.shard_column or rule.keys or rule.into or rule.history
-        for rule in lake.pipeline.tables
-    )
-    if not ruled and not any(
-        rule.shape or rule.shard or rule.ignores or rule.keyed_by or rule.fed_by for rule in by_path.values()
-    ):
-        return frozenset()
     return frozenset(
         path
         for path, feeding_table in _feeding_tables(lake).items()

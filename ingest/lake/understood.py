@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection
 
 from ingest.change import LaneId
@@ -19,15 +20,15 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def understood(lake: Tables, sent: Collection[LaneId], last: int | None = None) -> list[Statement]:
+def understood(lake: Tables, sent: Collection[LaneId], last: int = sys.maxsize) -> list[Statement]:
     """All statements that count, in order, read once for each state of silver and of the operator's decisions.
 
     Args:
         lake: the lake.
         sent: the source tables that have sent rows: names are in their spelling.
-        last: the last batch whose statements and rows count; None for all that are decoded.
+        last: the last batch whose statements and rows count, of those that are decoded.
     """
-    last = lake.decoded() if last is None else last
+    last = min(last, lake.decoded())
     said, moved = decided(lake), carried(lake, last)
     logs = (lake.snapshot(schema.name) for schema in (DDL, BOOKS, CHANGES))
     versions = [(log.table_id, log.version) for log in logs]
