@@ -9,16 +9,18 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 from typer.testing import CliRunner, Result
 
 from ingest.change import TableId
 from ingest.cli.app import app
 from ingest.config import load
 from ingest.lake.tables import LakeReader
+from ingest.source import database
 from ingest.source import reconcile as comparing
 from ingest.source.reconciled import Reconciled, ReconcileOptions
 from ingest.source.snapshot import source_of
-from tests.source import made
+from tests.source import duck_source, made
 
 BINS = TableId("shop", None, "bins")
 COLUMNS = {"id": "int64", "word": "string", "size": "float64"}
@@ -78,3 +80,11 @@ class Bins:
     def type(self, *words: str) -> Result:
         """The verb on the command line."""
         return CliRunner().invoke(app, ["reconcile", str(self.file), *words])
+
+
+def in_place_of_a_source(folder: Path, patch: pytest.MonkeyPatch, rows: int = 2000) -> Bins:
+    """A table whose mirror is not written yet, which the verbs read as their source."""
+    patch.setattr(database, "dialect_of", lambda _database: duck_source)
+    bins = Bins(folder, rows)
+    duck_source.place.append(str(bins.source))
+    return bins

@@ -8,9 +8,8 @@ import oracledb
 import pytds
 import pytest
 
-from ingest.source import database, oracle, sqlserver
-from tests.source import duck_source
-from tests.source.bins import Bins
+from ingest.source import oracle, sqlserver
+from tests.source.bins import Bins, in_place_of_a_source
 from tests.source.far import Shop
 
 
@@ -25,7 +24,4 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.fixture
 def bins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bins:
     """A table whose mirror is not written yet."""
-    monkeypatch.setattr(database, "dialect_of", lambda _database: duck_source)
-    bins = Bins(tmp_path)
-    duck_source.place.append(str(bins.source))
-    return bins
+    return in_place_of_a_source(tmp_path, monkeypatch)

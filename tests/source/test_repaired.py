@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -15,7 +17,7 @@ from ingest.cli.app import app
 from ingest.config import load
 from ingest.lake.tables import LakeReader
 from tests.lakes import touch
-from tests.source.bins import Bins
+from tests.source.bins import Bins, in_place_of_a_source
 
 TYPES = {"id": "bigint", "word": "varchar", "size": "double"}
 
@@ -87,11 +89,21 @@ def test_what_is_equal_starts_no_run(bins: Bins) -> None:
     assert before == LakeReader(load(bins.file)).ask("SELECT count(*) AS n FROM {runs}")
 
 
-def repaired(bins: Bins) -> None:
-    """A lake whose mirror had a row too many, too few, and one that was wrong, and was repaired from its source."""
-    bins.write("DELETE FROM bins WHERE id >= 6")
-    stream(bins, 1, (1, "w1", 0.125), (2, "another", 0.25), (3, "w3", 0.375), (77, "surplus", 1.0))
-    assert 0 == bins.type("--settled", "--repair", "--run").exit_code
+@pytest.fixture(scope="module")
+def mended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a lake whose mirror had a row too many, too few, and one that was wrong, and was repaired from its source."""
+    with pytest.MonkeyPatch.context() as patched:
+        bins = in_place_of_a_source(tmp_path_factory.mktemp("mended"), patched, rows=6)
+        stream(bins, 1, (1, "w1", 0.125), (2, "another", 0.25), (3, "w3", 0.375), (77, "surplus", 1.0))
+        assert 0 == bins.type("--settled", "--repair", "--run").exit_code
+    return bins.file.parent
+
+
+@pytest.fixture
+def repaired(bins: Bins, mended: Path) -> Bins:
+    """A copy of that lake and of its source."""
+    shutil.copytree(mended, bins.file.parent, dirs_exist_ok=True)
+    return bins
 
 
 def equals_its_source(bins: Bins) -> None:
@@ -118,9 +130,9 @@ AFTERWARDS = {
 
 @pytest.mark.spark
 @pytest.mark.parametrize("verb", AFTERWARDS)
-def test_no_command_after_a_repair_loses_what_it_has_mended(bins: Bins, verb: str) -> None:
+def test_no_command_after_a_repair_loses_what_it_has_mended(repaired: Bins, verb: str) -> None:
     """What is decoded or folded again must take the read rows again, at the place that they had."""
-    repaired(bins)
+    bins = repaired
     for name, *words in AFTERWARDS[verb]:
         done = CliRunner().invoke(app, [name, str(bins.file), *words])
         assert 0 == done.exit_code, done.output
@@ -131,9 +143,9 @@ def test_no_command_after_a_repair_loses_what_it_has_mended(bins: Bins, verb: st
 
 
 @pytest.mark.spark
-def test_the_epoch_of_a_load_after_a_repair_leaves_the_rows_of_the_load(bins: Bins) -> None:
+def test_the_epoch_of_a_load_after_a_repair_leaves_the_rows_of_the_load(repaired: Bins) -> None:
     """The connector has lost its place after a repair and loads again: rows that were repaired are gone or changed by then."""
-    repaired(bins)
+    bins = repaired
     bins.write("DELETE FROM bins WHERE id IN (0, 5)")
     bins.write("UPDATE bins SET word = 'later' WHERE id IN (2, 3)")
     rows = [(1, "w1", 0.125), (2, "later", 0.25), (3, "later", 0.375), (4, "w4", 0.5)]
