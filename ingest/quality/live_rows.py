@@ -14,10 +14,10 @@ def live_rows(changes: str, *kept: str) -> str:
             ``left_key`` before it; and the columns of ``kept``.
         kept: columns of the newest change.
     """
-    columns, nulls = ", ".join(kept), ", ".join(f"NULL AS {column}" for column in kept)
+    columns = "".join(f", {column}" for column in kept)
     return f"""rows AS ({changes}),
-        written AS (SELECT k, place, op{columns and ", " + columns} FROM rows WHERE op <> 'truncate'
-            UNION ALL SELECT left_key AS k, place, 'delete' AS op{nulls and ", " + nulls} FROM rows WHERE op <> 'read' AND left_key <> k),
+        written AS (SELECT k, place, op{columns} FROM rows WHERE op <> 'truncate'
+            UNION ALL SELECT left_key AS k, place, 'delete' AS op{columns} FROM rows WHERE op <> 'read' AND left_key <> k),
         newest AS (SELECT k, max(struct_pack({", ".join(("place", "op", *kept))})) AS last FROM written GROUP BY k),
         live AS (SELECT k, last.* FROM newest WHERE last.op <> 'delete'
             AND coalesce(last.place > (SELECT max(place) FROM rows WHERE op = 'truncate'), TRUE))"""

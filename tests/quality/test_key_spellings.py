@@ -167,13 +167,22 @@ class Untyped(Spellings):
     """Tables in a dialect that names no types, whose key is what is sent."""
 
     def message(self, op: str, spelt: str, table: str = "T") -> str:
-        """An insert, an update or a delete."""
+        """An insert, an update, a delete, or of GoldenGate the move of a row to another key."""
         number, row = self.number, {"id": spelt, "v": str(self.number)}
         if self.dialect == "ogg":
-            images = {"before": row, "after": None} if op == "delete" else {"before": None, "after": row}
+            images = {
+                "before": row if op in ("delete", "move") else None,
+                "after": {"delete": None, "move": row | {"id": "moved"}}.get(op, row),
+            }
             place = {"op_ts": f"2024-06-10 06:14:02.{number:06}", "pos": f"{number:020}"}
             return json.dumps(
-                {"table": f"S.{table}", "op_type": op[0].upper(), **place, "primary_keys": ["id"], **images}
+                {
+                    "table": f"S.{table}",
+                    "op_type": "U" if op == "move" else op[0].upper(),
+                    **place,
+                    "primary_keys": ["id"],
+                    **images,
+                }
             )
         if self.dialect == "dms":
             about = {"record-type": "data", "operation": op, "schema-name": "S", "table-name": table}
@@ -298,7 +307,10 @@ def test_a_key_that_moves_to_a_text_like_another_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("minute", "count"), [(15, 0), (13, 1)], ids=["before it was read", "after"])
-def test_a_row_that_was_read_after_its_place_proves_nothing(tmp_path: Path, minute: int, count: int) -> None:
+@pytest.mark.parametrize("op", ["delete", "move"])
+def test_a_row_that_was_read_after_its_place_proves_nothing(
+    tmp_path: Path, op: str, minute: int, count: int
+) -> None:
     """Its key may have been another row's at that place, where the database takes `a` and `a  ` for one key."""
     mine = Untyped(tmp_path, TableRule(match="*", keys=("id",)), dialect="ogg")
     assert [] == mine.batch(("insert", "77"))
@@ -311,4 +323,4 @@ def test_a_row_that_was_read_after_its_place_proves_nothing(tmp_path: Path, minu
     file = folder(mine.lake.pipeline, source.name) / "t-2" / "chunk-000001.ingest-snapshot.jsonl"
     file.parent.mkdir(parents=True)
     file.write_text(f"{json.dumps(read)}\n", "utf-8")
-    assert count == len(mine.batch(("delete", "a  ")))
+    assert count == len(mine.batch((op, "a  ")))
