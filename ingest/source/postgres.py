@@ -173,8 +173,10 @@ def _text(name: str, declared: str, logical: str) -> str:
 
 
 def key(column: SourceColumn) -> Key:
-    """Every type orders as it is, and reads its own text back."""
+    """Every type orders as it is, and reads its own text back; bits are compared as the number that a mirror has."""
     name = name_of(column.name)
+    if re.match(r"bit\((?!1\))", column.declared):
+        return Key(name, column.text, "{}::bigint::" + column.declared)
     return Key(name, f"{name}::text", "{}::" + column.declared)
 
 
