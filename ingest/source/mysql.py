@@ -59,6 +59,7 @@ _NO_PROCESS = 1227
 # no such statement, variable, right, feature; MySQL 8 without XA_RECOVER_ADMIN
 _NOT_SHOWN = (1064, 1193, 1227, 1235, 1401)
 _NOT_THERE = (1049, 1146)  # the database, the table
+_NO_DATABASE = 1046  # is selected, in which a function would be looked for that the server does not have
 _INTEGERS = frozenset("int8 int16 int32 int64 uint8 uint16 uint32 uint64 year".split())
 
 
@@ -281,7 +282,12 @@ def _waits_for_replicas(connection: Any) -> bool:
 
 def values(connection: Any, query: str) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
-        cursor.execute(query)
+        try:
+            cursor.execute(query)
+        except pymysql.MySQLError as error:
+            if error.args[0] == _NO_DATABASE and "MD5(" in query:
+                raise _no_md5() from None
+            raise
         return [
             tuple(
                 cell.decode("utf-8", "backslashreplace") if isinstance(cell, bytes) else cell for cell in row
@@ -303,6 +309,14 @@ def rows(connection: Any, columns: Sequence[str], rest: str) -> Iterator[bytes]:
     if warned:
         shown = values(connection, "SHOW WARNINGS LIMIT 1")
         raise pymysql.DataError(f"a value could not be read whole: {shown[0][2] if shown else warned}")
+
+
+def _no_md5() -> IngestError:
+    """MySQL has its older hash functions in a component since 9.6."""
+    return IngestError(
+        "Rows are compared by MD5(), which this MySQL has in a component that is not installed: an administrator types "
+        "INSTALL COMPONENT 'file://component_classic_hashing' there, then run the same command again."
+    )
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from abc import abstractmethod
 from pathlib import Path
 from typing import Any, Self
 
+from tests.e2e import unstable
 from tests.e2e.services import Missing, Service
 
 USER, PASSWORD = "capture", "capture"
@@ -49,6 +50,36 @@ CREATE USER IF NOT EXISTS '{USER}'@'127.0.0.1' IDENTIFIED BY '{PASSWORD}';
 GRANT ALL ON *.* TO '{USER}'@'127.0.0.1' WITH GRANT OPTION;
 CREATE USER IF NOT EXISTS '{USER}'@'localhost' IDENTIFIED BY '{PASSWORD}';
 GRANT ALL ON *.* TO '{USER}'@'localhost' WITH GRANT OPTION;
+"""
+_MYSQL = """\
+[mysqld]
+datadir={home}/data
+socket={home}/socket
+pid-file={home}/pid
+port={port}
+bind-address=127.0.0.1
+mysqlx=OFF
+secure-file-priv=NULL
+server-id={server}
+log-bin=bin
+gtid-mode=ON
+enforce-gtid-consistency=ON
+character-set-server=utf8mb4
+collation-server=utf8mb4_bin
+default-time-zone=+08:00
+lc-messages-dir={root}/usr/share/mysql
+character-sets-dir={root}/usr/share/mysql/charsets
+plugin-dir={root}/usr/lib/mysql/plugin
+innodb_buffer_pool_size=64M
+innodb_redo_log_capacity=64M
+innodb_flush_log_at_trx_commit=0
+sync_binlog=0
+performance_schema=OFF
+"""
+_MYSQL_PARTS = """\
+INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so';
+INSTALL PLUGIN rpl_semi_sync_replica SONAME 'semisync_replica.so';
+INSTALL COMPONENT 'file://component_classic_hashing';
 """
 _POSTGRES = """\
 listen_addresses = '127.0.0.1'
@@ -138,6 +169,7 @@ class MariaDB(Database):
 
     user = "mysql"
     server = 7
+    primary_role, replica_role = "master", "slave"  # as the server's statements call them
 
     def prepare(self) -> None:
         """A server without a root password and with the capture's user."""
@@ -162,6 +194,29 @@ class MariaDB(Database):
         )  # fmt: skip
 
 
+class MySQL(MariaDB):
+    """MySQL itself, of Debian's unstable distribution: 9.7 in 2026."""
+
+    user = "nobody"
+    primary_role, replica_role = "source", "replica"
+
+    def prepare(self) -> None:
+        """A server with the capture's user, and what semi-synchronous replication needs."""
+        settings = _MYSQL.format(home=self.home, port=self.port, server=self.server, root=self._root())
+        self._write("my.cnf", settings)
+        self._write("init.sql", f"{_MYSQL_PARTS}{_MARIADB_USER}")
+        self._run(*self.command()[:2], "--initialize-insecure")
+
+    def command(self) -> list[str]:
+        """The server in the foreground."""
+        server = unstable.program(self._root(), "usr/sbin/mysqld")
+        return [server, f"--defaults-file={self.home}/my.cnf", f"--init-file={self.home}/init.sql"]
+
+    @staticmethod
+    def _root() -> Path:
+        return unstable.unpacked("mysql-server-core")
+
+
 class Replica(MariaDB):
     """A MariaDB that follows another one."""
 
@@ -173,12 +228,14 @@ class Replica(MariaDB):
 
     def __enter__(self) -> Self:
         super().__enter__()
-        self.execute(
-            f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {self.primary.port}, MASTER_USER = '{USER}', "
-            f"MASTER_PASSWORD = '{PASSWORD}', MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1",
-            "SET GLOBAL read_only = ON", "START SLAVE",
-        )  # fmt: skip
+        self.execute(self._follow(), "SET GLOBAL read_only = ON", f"START {self.replica_role}")
         return self
+
+    def _follow(self) -> str:
+        return (
+            f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {self.primary.port}, MASTER_USER = '{USER}', "
+            f"MASTER_PASSWORD = '{PASSWORD}', MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1"
+        )
 
     def execute(self, *statements: str) -> None:
         """Statements of its operator."""
@@ -188,19 +245,30 @@ class Replica(MariaDB):
 
     def acknowledge(self, whether: str) -> None:
         """Whether the primary's commits may go on as soon as they are received here: ON or OFF."""
+        role = self.replica_role
         self.execute(
-            f"SET GLOBAL rpl_semi_sync_slave_enabled = {whether}",
-            "STOP SLAVE IO_THREAD",
-            "START SLAVE IO_THREAD",
+            f"SET GLOBAL rpl_semi_sync_{role}_enabled = {whether}",
+            f"STOP {role} IO_THREAD",
+            f"START {role} IO_THREAD",
         )
 
     def pause(self) -> None:
         """Receive what the primary commits, and apply nothing of it."""
-        self.execute("STOP SLAVE SQL_THREAD")
+        self.execute(f"STOP {self.replica_role} SQL_THREAD")
 
     def resume(self) -> None:
         """Apply what has been received."""
-        self.execute("START SLAVE SQL_THREAD")
+        self.execute(f"START {self.replica_role} SQL_THREAD")
+
+
+class MySQLReplica(Replica, MySQL):
+    """A MySQL that follows another one."""
+
+    def _follow(self) -> str:
+        return (
+            f"CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = {self.primary.port}, SOURCE_USER = '{USER}', "
+            f"SOURCE_PASSWORD = '{PASSWORD}', SOURCE_AUTO_POSITION = 1, SOURCE_CONNECT_RETRY = 1, GET_SOURCE_PUBLIC_KEY = 1"
+        )
 
 
 class PostgreSQL(Database):
@@ -261,3 +329,17 @@ class Standby(PostgreSQL):
         """Replay what has been received."""
         with self.connect() as connection:
             connection.execute("SELECT pg_wal_replay_resume()")
+
+
+class NewestPostgreSQL(PostgreSQL):
+    """PostgreSQL of Debian's unstable distribution: 18 in 2026."""
+
+    def _binary(self, name: str) -> str:
+        root = unstable.unpacked("postgresql-18", "postgresql-client-18")
+        for needed in ("postgres", "initdb", "pg_basebackup"):
+            unstable.program(root, f"usr/lib/postgresql/18/bin/{needed}")
+        return str(root / "usr/lib/postgresql/18/bin" / name)
+
+
+class NewestStandby(Standby, NewestPostgreSQL):
+    """A physical standby of it, which may decode the log itself."""

@@ -18,7 +18,18 @@ import pytest
 from ingest.errors import IngestError
 from ingest.source import postgres, sides, snapshot
 from ingest.source import reconcile as comparing
-from tests.e2e.databases import USER, Database, MariaDB, PostgreSQL, Replica, Standby
+from tests.e2e.databases import (
+    USER,
+    Database,
+    MariaDB,
+    MySQL,
+    MySQLReplica,
+    NewestPostgreSQL,
+    NewestStandby,
+    PostgreSQL,
+    Replica,
+    Standby,
+)
 from tests.e2e.services import Missing
 from tests.e2e.test_reconcile import compare, lake, table_of
 from tests.e2e.test_source import Garden
@@ -56,6 +67,7 @@ class Shed(Garden):
             return []
 
 
+PRIMARIES = {Replica: MariaDB, MySQLReplica: MySQL, Standby: PostgreSQL, NewestStandby: NewestPostgreSQL}
 Unseen = Callable[[Shed], AbstractContextManager[threading.Event]]
 
 
@@ -66,7 +78,7 @@ def server() -> Iterator[Callable[[type[Database]], Database]]:
 
         @cache
         def started(kind: type[Database]) -> Database:
-            primary = {Replica: MariaDB, Standby: PostgreSQL}.get(kind)
+            primary = PRIMARIES.get(kind)
             try:
                 node = kind(started(primary)) if primary else kind()  # type: ignore[call-arg]
                 return ends.enter_context(node)
@@ -118,21 +130,23 @@ def waiting_commit(garden: Shed, is_there: str, act: Callable[[], object]) -> It
 
 @contextmanager
 def semi_synchronous(garden: Shed) -> Iterator[threading.Event]:
-    """No replica of MariaDB has acknowledged the change, which is in the log."""
+    """No replica of MariaDB or MySQL has acknowledged the change, which is in the log."""
+    assert isinstance(garden.node, MariaDB)
+    primary, replica = (f"rpl_semi_sync_{garden.node.primary_role}", garden.node.replica_role)
     garden.execute(
-        "SET GLOBAL rpl_semi_sync_master_timeout = 240000", "SET GLOBAL rpl_semi_sync_master_wait_point = 'AFTER_SYNC'",
-        "SET GLOBAL rpl_semi_sync_master_wait_no_slave = ON", "SET GLOBAL rpl_semi_sync_master_enabled = ON",
+        f"SET GLOBAL {primary}_timeout = 240000", f"SET GLOBAL {primary}_wait_point = 'AFTER_SYNC'",
+        f"SET GLOBAL {primary}_wait_no_{replica} = ON", f"SET GLOBAL {primary}_enabled = ON",
     )  # fmt: skip
     is_there = "SELECT 1 FROM information_schema.innodb_trx WHERE trx_rows_modified > 0"
     with waiting_commit(
-        garden, is_there, lambda: garden.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+        garden, is_there, lambda: garden.execute(f"SET GLOBAL {primary}_enabled = OFF")
     ) as released:
         yield released
 
 
 @contextmanager
 def prepared_by_xa(garden: Shed) -> Iterator[threading.Event]:
-    """A transaction of two phases is in MariaDB's log when it is prepared."""
+    """A transaction of two phases is in the log of MariaDB and MySQL when it is prepared."""
     with closing(garden.node.connect()) as connection, connection.cursor() as cursor:
         for statement in ("XA START 'two'", "UPDATE slow SET v = 'new'", "XA END 'two'", "XA PREPARE 'two'"):
             cursor.execute(statement)
@@ -200,20 +214,23 @@ def acknowledged(garden: Shed) -> Iterator[threading.Event]:
     """Likewise, and the commit has waited for the replica: what waits for none any more may still be unseen there."""
     assert isinstance(garden.node, Replica)
     with closing(garden.node.primary.connect()) as primary, primary.cursor() as cursor:
-        cursor.execute("SET GLOBAL rpl_semi_sync_master_wait_point = 'AFTER_SYNC'")
-        cursor.execute("SET GLOBAL rpl_semi_sync_master_enabled = ON")
+        variables = f"rpl_semi_sync_{garden.node.primary_role}"
+        cursor.execute(f"SET GLOBAL {variables}_wait_point = 'AFTER_SYNC'")
+        cursor.execute(f"SET GLOBAL {variables}_enabled = ON")
         garden.node.acknowledge("ON")
         with lagging(garden) as released:
-            cursor.execute("SHOW GLOBAL STATUS LIKE 'rpl_semi_sync_master_yes_tx'")
+            cursor.execute(f"SHOW GLOBAL STATUS LIKE '{variables}_yes_tx'")
             assert "0" != cursor.fetchone()[1]
             yield released
-        cursor.execute("SET GLOBAL rpl_semi_sync_master_enabled = OFF")
+        cursor.execute(f"SET GLOBAL {variables}_enabled = OFF")
         garden.node.acknowledge("OFF")
 
 
 UNSEEN: list[tuple[type[Database], Unseen]] = [
     (MariaDB, semi_synchronous), (MariaDB, prepared_by_xa), (Replica, lagging), (Replica, acknowledged),
+    (MySQL, semi_synchronous), (MySQL, prepared_by_xa), (MySQLReplica, lagging), (MySQLReplica, acknowledged),
     (PostgreSQL, synchronous), (PostgreSQL, opened), (PostgreSQL, prepared), (Standby, lagging),
+    (NewestPostgreSQL, synchronous), (NewestPostgreSQL, opened), (NewestPostgreSQL, prepared), (NewestStandby, lagging),
 ]  # fmt: skip
 
 
@@ -344,3 +361,17 @@ def test_a_server_that_takes_no_writes_is_a_replica(garden: Shed) -> None:
         garden.execute("SET GLOBAL read_only = OFF")
     assert [True] == ["is a replica" in one for one in done.warnings]
     assert [] == garden.read("slow").warnings
+
+
+def test_a_mysql_without_md5_names_the_component(
+    server: Callable[[type[Database]], Database], tmp_path: Path
+) -> None:
+    """It says that no database is selected, which helps nobody; MySQL has the function in a component since 9.6."""
+    garden = Shed(server(MySQL), tmp_path)
+    rows = pa.table({"id": [1], "v": ["old"]}, pa.schema([("id", pa.int32()), ("v", pa.string())]))
+    made.mirror(lake(garden), table_of(garden, "slow"), {"id": "int32", "v": "string"}, ["id"], rows)
+    garden.execute("UNINSTALL COMPONENT 'file://component_classic_hashing'")
+    with pytest.raises(IngestError, match="types INSTALL COMPONENT 'file://component_classic_hashing' there"):
+        compare(garden, "slow")
+    garden.execute("INSTALL COMPONENT 'file://component_classic_hashing'")
+    assert not compare(garden, "slow").differs
