@@ -47,7 +47,7 @@ class Tables:
     @contextmanager
     def cursor(self) -> Iterator[Any]:
         """A cursor whose statements are committed one by one."""
-        connection = self.garden.node.connect()
+        connection = self.garden.written.connect()
         if self.garden.mysql:
             connection.autocommit(True)
         else:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import threading
 import time
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,13 +24,14 @@ from ingest.change import TableId
 from ingest.config import load
 from ingest.inspect.status import complete
 from ingest.lake.tables import LakeReader
-from ingest.source.database import SourceTable, connected
+from ingest.source.database import SourceTable, connected, primary_of
 from ingest.source.reconcile import reconcile
 from ingest.source.reconciled import ReconcileOptions, RowDifference
 from ingest.source.snapshot import source_of
-from tests.e2e.databases import Database
+from tests.e2e.databases import Database, MariaDB, PostgreSQL, Replica, Standby
 from tests.e2e.feed import say
 from tests.e2e.random_tables import Table
+from tests.e2e.services import Missing
 from tests.e2e.test_random_tables import Tables
 from tests.e2e.test_source import node  # noqa: F401 - a fixture
 from tests.e2e.writing import Writing
@@ -79,7 +81,7 @@ class WrittenTables(Writing, Tables):
         self._moment = f"CAST({clock} AS CHAR(26))"
         database = source_of(load(self.garden.file)).database
         assert database
-        with connected(database) as (dialect, connection):
+        with connected(primary_of(database) if database.primary else database) as (dialect, connection):
             described = [
                 dialect.table(connection, TableId(self.garden.database, None, table.name))
                 for table in self.tables
@@ -106,7 +108,7 @@ class WrittenTables(Writing, Tables):
     def _write(self, number: int) -> None:
         try:
             random = Random(f"{self.seed}/{number}")
-            with closing(self.garden.node.connect()) as connection:
+            with closing(self.garden.written.connect()) as connection:
                 while not self.stop.is_set():
                     self._transaction(connection, random, self.tables[number::WRITERS])
                     self.turns[number] += 1
@@ -169,10 +171,11 @@ class WrittenTables(Writing, Tables):
 
     def deliver(self) -> int:
         """Send what is committed and was not sent; of MySQL's, whose log has the order of commits, what nothing open precedes."""
-        [(last,)] = self.garden.rows("SELECT coalesce(max(n), 0) FROM log")
+        [(last,)] = self.garden.rows("SELECT coalesce(max(n), 0) FROM log", written=True)
         if self.garden.mysql:
             self.end_a_turn(60)
-        rows = self.garden.rows(f"SELECT n, moment, name, old, new FROM log WHERE n <= {last} ORDER BY n")
+        sent = f"SELECT n, moment, name, old, new FROM log WHERE n <= {last} ORDER BY n"
+        rows = self.garden.rows(sent, written=True)
         lines = [self._message(*row) for row in rows if row[0] not in self.sent]
         self.sent.update(row[0] for row in rows)
         if lines:
@@ -219,6 +222,27 @@ class WrittenTables(Writing, Tables):
         return wrong
 
 
+def read_beside_writers(tables: WrittenTables, lag: Callable[[], AbstractContextManager[object]]) -> None:
+    """Run, read, run and compare random tables while their writers work; ``lag`` lets a replica fall back meanwhile."""
+    with tables:
+        while not tables.deliver():
+            time.sleep(0.3)
+        tables.run(may_fail=True)  # rows whose first change is an update are incomplete until they are read
+        with lag():
+            tables.type("snapshot", *map(tables.name, tables.tables), "--chunk-rows", "9", "--parallel", "2")
+        tables.deliver()
+        tables.run()
+        with lag():
+            assert [] == tables.compare_running()
+        time.sleep(0.3)
+    tables.deliver()
+    tables.run()
+    say(f"seed {tables.seed}: {len(tables.sent)} changes")
+    assert [] == tables.wrong()
+    assert [] == tables.complaints(since=1)
+    assert not any(tables.compare().values())
+
+
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_with_writers_at_work_random_tables_end_as_the_source(
     node: Database,  # noqa: F811
@@ -226,19 +250,29 @@ def test_with_writers_at_work_random_tables_end_as_the_source(
     seed: int,
 ) -> None:
     """A change in flight that is lost is wrong for ever; a difference that is none is repaired into one."""
-    tables = WrittenTables(node, tmp_path, seed)
-    with tables:
-        while not tables.deliver():
-            time.sleep(0.3)
-        tables.run(may_fail=True)  # rows whose first change is an update are incomplete until they are read
-        tables.type("snapshot", *map(tables.name, tables.tables), "--chunk-rows", "9", "--parallel", "2")
-        tables.deliver()
-        tables.run()
-        assert [] == tables.compare_running()
-        time.sleep(0.3)
-    tables.deliver()
-    tables.run()
-    say(f"seed {seed}: {len(tables.sent)} changes")
-    assert [] == tables.wrong()
-    assert [] == tables.complaints(since=1)
-    assert not any(tables.compare().values())
+    read_beside_writers(WrittenTables(node, tmp_path, seed), nullcontext)
+
+
+@pytest.fixture(params=[(MariaDB, Replica), (PostgreSQL, Standby)], ids=["mariadb", "postgresql"])
+def replica(request: pytest.FixtureRequest) -> Iterator[Replica | Standby]:
+    """A replica of a database."""
+    kind, following = request.param
+    try:
+        with kind() as primary, following(primary) as started:
+            yield started
+    except Missing as error:
+        pytest.skip(str(error))
+
+
+def test_random_tables_are_read_from_a_replica_that_lags(replica: Replica | Standby, tmp_path: Path) -> None:
+    """The stream is ahead of the rows that are read: an old row would stand over its change, for ever."""
+
+    @contextmanager
+    def lag() -> Iterator[None]:
+        replica.pause()
+        timer = threading.Timer(2.0, replica.resume)
+        timer.start()
+        yield
+        timer.join()
+
+    read_beside_writers(WrittenTables(replica, tmp_path, 0), lag)

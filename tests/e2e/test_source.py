@@ -25,7 +25,7 @@ from ingest.source import digest
 from ingest.source import snapshot as reading
 from ingest.source.database import connected
 from ingest.source.snapshot import snapshot, source_of
-from tests.e2e.databases import PASSWORD, USER, Database, MariaDB, PostgreSQL
+from tests.e2e.databases import PASSWORD, USER, Database, MariaDB, PostgreSQL, Replica, Standby
 from tests.e2e.services import Missing
 
 SEEDS = int(os.environ.get("SOURCE_SEEDS", "2"))
@@ -42,10 +42,11 @@ def node(request: pytest.FixtureRequest) -> Iterator[Database]:
 
 
 class Garden:
-    """A database, asked in its own SQL, and a pipeline over it."""
+    """A database, asked in its own SQL, and a pipeline over it; the database may be a replica, whose primary gets all statements."""
 
     def __init__(self, node: Database, folder: Path) -> None:
-        self.node = self.written = node  # the one that is read, and the one that gets statements
+        self.node = node
+        self.written = node.primary if isinstance(node, Replica | Standby) else node
         self.mysql = isinstance(node, MariaDB)
         self.database = "garden" if self.mysql else "public"
         where = self.address(node)
@@ -56,11 +57,18 @@ class Garden:
             f"password: {PASSWORD}}}}}\n",
             "utf-8",
         )
+        if node is not self.written:
+            self.name_primary(self.written)
 
     def address(self, node: Database) -> str:
         """What a pipeline file calls a database of this one's kind."""
         where = f"127.0.0.1:{node.port}"
         return f"mysql://{where}" if self.mysql else f"postgresql://{where}/postgres"
+
+    def name_primary(self, primary: Database) -> None:
+        """Say in the pipeline file whose replica the database is."""
+        text, address = self.file.read_text("utf-8"), self.address(primary)
+        self.file.write_text(text.replace("user: capture", f"primary: '{address}', user: capture"), "utf-8")
 
     def execute(self, *statements: str) -> None:
         """Statements, each committed."""
@@ -71,9 +79,9 @@ class Garden:
                 connection.commit()
         connection.close()
 
-    def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """The rows of a query."""
-        connection = self.node.connect()
+    def rows(self, query: str, *, written: bool = False) -> list[tuple[Any, ...]]:
+        """The rows of a query; ``written`` asks the database that gets statements."""
+        connection = (self.written if written else self.node).connect()
         with connection.cursor() as cursor:
             cursor.execute(query)
             found = list(cursor.fetchall())

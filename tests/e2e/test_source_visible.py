@@ -37,13 +37,10 @@ from tests.source import made
 
 
 class Shed(Garden):
-    """A pipeline over a table with one row; its database may be a replica, whose primary gets all statements."""
+    """A pipeline over a table with one row."""
 
     def __init__(self, node: Database, folder: Path) -> None:
         super().__init__(node, folder)
-        if isinstance(node, Replica | Standby):
-            self.written = node.primary
-            self.name_primary(node.primary)
         self.execute(
             "DROP TABLE IF EXISTS slow",
             "CREATE TABLE slow (id int primary key, v varchar(9))",
@@ -53,11 +50,6 @@ class Shed(Garden):
         while self.shown() != ["old"]:
             assert time.monotonic() < until
             time.sleep(0.1)
-
-    def name_primary(self, primary: Database) -> None:
-        """Say in the pipeline file whose replica the database is."""
-        text, address = self.file.read_text("utf-8"), self.address(primary)
-        self.file.write_text(text.replace("user: capture", f"primary: '{address}', user: capture"), "utf-8")
 
     def shown(self) -> list[str]:
         """The rows that a SELECT shows; none where the table is not there yet."""
