@@ -343,3 +343,9 @@ class NewestPostgreSQL(PostgreSQL):
 
 class NewestStandby(Standby, NewestPostgreSQL):
     """A physical standby of it, which may decode the log itself."""
+
+    def prepare(self) -> None:
+        """A copy of the primary, which keeps for it what its slots need of the catalog."""
+        super().prepare()
+        with (self.home / "data" / "postgresql.conf").open("a") as settings:
+            settings.write("hot_standby_feedback = on\n")
