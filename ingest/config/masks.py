@@ -44,7 +44,7 @@ _SHORT = 2 * LAST  # a text shorter than this shows none of them
 _QUOTED = re.compile(r"['\"`].*['\"`]", re.DOTALL)  # from the first quote to the last: a value may hold some
 _PLAIN_DETAILS = frozenset(
     "bad-json bad-unicode bad-utf8 bad-container cut-record encrypted images-differ key-dropped masked-key other-masks "
-    "missing-member no-image no-rows no-table not-this-format record-too-large statement-binlog too-deep trailing-bytes "
+    "missing-member no-image no-rows no-table not-this-format record-too-large split-message statement-binlog too-deep trailing-bytes "
     "truncated".split()
 )
 """Codes whose details name no values, but for what is in quotes."""

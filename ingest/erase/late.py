@@ -13,7 +13,15 @@ from typing import Any
 import pyarrow as pa
 
 from ingest.erase.remove import Removal
-from ingest.erase.replacements import SEALED, in_full, message_row, opened, replacement, without_parts
+from ingest.erase.replacements import (
+    SEALED,
+    UnreadParts,
+    in_full,
+    message_row,
+    opened,
+    replacement,
+    without_parts,
+)
 from ingest.lake import barriers, decisions, duck, sealing
 from ingest.lake.decisions import ERASED_LATE, Decision
 from ingest.lake.lake import Lake
@@ -76,14 +84,18 @@ def _replaced(lake: Lake, batch: int) -> Iterator[tuple[Any, ...]]:
     wholes = split_lookup.wholes_of(lake, {row["batch"] for row in rows}, keys)
     how = lifting(lake, of_batches(lake, (batch, batch), 1), wholes)
     page = pa.RecordBatch.from_pylist(rows, schema=_COLUMNS)
+    unread, sources = UnreadParts(), set[str]()
     for name, epoch, part in parted(page, how.starts):
         decoder = SourceDecoder(replace(how, epochs={name: epoch}), name)
         for i, numbers in decoder.stopped_rows(part).items():
             row: Row = part.slice(i, 1).to_pylist()[0]
-            new = replacement(decoder, how.barriers, in_full(wholes, row), {*numbers})
+            whole = in_full(wholes, row)
+            new = replacement(decoder, how.barriers, whole, {*numbers})
             if new is not None:
-                yield from without_parts(lake, keys, how.barriers, wholes, row, new[0])
+                yield from without_parts(lake, keys, how.barriers, wholes, row, new.value)
                 at_place = (*(row[each] for each in PLACE), row["batch"])
-                yield message_row(
-                    keys, row | ({SEALED: sealed[at_place]} if at_place in sealed else {}), *new
-                )
+                sealed_row = row | ({SEALED: sealed[at_place]} if at_place in sealed else {})
+                yield message_row(keys, sealed_row, new.value, new.signature)
+                unread.add(new, whole["value"])
+                sources.add(name)
+    yield from unread.replaced(lake, keys, how.barriers, sources)

@@ -99,6 +99,9 @@ class Erasure(msgspec.Struct):
     changes: list[ErasedChange]
     cells: list[str]  # texts that checks may quote
     done: dict[str, dict[str, int]] = {}  # by step and table
+    parts: list[
+        tuple[Any, ...]
+    ] = []  # places of parts of split messages that nothing has read, and that hold something
     others: list[Share] = []  # of further mirrors
     # keys whose row was inserted or deleted where one of these was deleted or inserted
     doubtful: list[Texts] = []

@@ -20,11 +20,11 @@ from ingest.erase import plan as planning
 from ingest.erase import traces
 from ingest.erase.plan import Erasure, Texts, batched
 from ingest.erase.quotes import Quotes
-from ingest.erase.replacements import GONE, replaced
+from ingest.erase.replacements import replaced
 from ingest.formats import ingest_snapshot
 from ingest.gold import feeds as filling
 from ingest.lake import commits, decisions, duck, feeds, histories, log, mirrors, snapshots, staging
-from ingest.lake.barriers import HEADER, Barrier
+from ingest.lake.barriers import GONE, HEADER, Barrier
 from ingest.lake.decisions import ALERT, ERASE, ERASE_SECRET, ERASED, Decision
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.maintenance import cleaning_session, run_vacuum
@@ -177,7 +177,8 @@ class Removal:
         done = self._merge(REJECTS, named, rows, "DELETE")
         with_details: list[tuple[Any, ...]] = []
         names, placed = ", ".join(map(duck.name, PLACE)), (*PLACE, "batch")
-        for places in batched({change.place for change in erasure.changes if change.topic is not None}):
+        holding = {change.place for change in erasure.changes if change.topic is not None}
+        for places in batched(holding | set(map(tuple, erasure.parts))):
             rejected = self.lake.ask(
                 f"SELECT DISTINCT {names}, batch FROM {{rejects}} WHERE kind = 'message' "
                 f"AND detail <> '{GONE}' AND ({names}) IN ({duck.listed(places)})"
@@ -185,7 +186,7 @@ class Removal:
             with_details += [tuple(row[name] for name in placed) for row in rejected]
         then = f"UPDATE SET detail = '{GONE}', raw = NULL"
         self._merge(REJECTS, placed, with_details, then, where="t.kind = 'message'")
-        then = f"UPDATE SET payload = to_json(struct(get_json_object(t.payload, '$.reason') AS reason, '{GONE}' AS detail))"
+        then = f"UPDATE SET payload = to_json(struct({_member('reason')}, '{GONE}' AS detail, {_member('decoder')}))"
         self._merge(CHANGES, placed, with_details, then, where="t.kind = 'reject'")
         return {"rows": done, "details": len(with_details)}
 
@@ -347,6 +348,10 @@ def quoting_alerts(rows: Iterable[Row], erasure: Erasure) -> Iterator[tuple[Any,
         value["text"] = _shown(text, quotes)
         if (subject, value["text"]) != (row["subject"], text):
             yield row["number"], row["kind"], row["subject"], subject, json.dumps(value, ensure_ascii=False)
+
+
+def _member(name: str) -> str:
+    return f"get_json_object(t.payload, '$.{name}') AS {name}"
 
 
 def _quotes_rows(row: Row, mirror: str, quotes: Quotes) -> bool:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.sql import functions as F
 
-from ingest.change import ROW_OPS, Message
+from ingest.change import ROW_OPS, Change, Message
 from ingest.decoding.split import SPLIT
+from ingest.erase import unread_parts
 from ingest.erase.plan import Erasure, batched
 from ingest.errors import IngestError, command
 from ingest.lake import duck, sealing
-from ingest.lake.barriers import HEADER, Barriers, left_of
+from ingest.lake.barriers import GONE, HEADER, Barriers, left_of
 from ingest.lake.envelope import Opener, Parts
 from ingest.lake.lake import Lake
 from ingest.lake.rejects import PLACE, REPLAY
@@ -25,12 +26,19 @@ from ingest.silver.messages import Messages
 from ingest.silver.registry import schemas
 from ingest.silver.split_messages import Spot, Wholes
 
-GONE = "(erased)"
 SEALED = "sealed"  # a row's bytes as bronze has them, next to what they were sealed from
 
 
+class Replacement(NamedTuple):
+    """What stands in the place of a message, its signature, and the changes that are gone."""
+
+    value: bytes
+    signature: bytes
+    erased: list[Change]
+
+
 def replaced(lake: Lake, erasure: Erasure) -> list[tuple[Any, ...]]:
-    """Replacements of the rows' messages, and of the rows of replays.
+    """Replacements of the rows' messages, and of the rows of replays; what parts the rows touch is added to the erasure.
 
     Raises:
         IngestError: a message is no longer decoded as it was.
@@ -66,12 +74,40 @@ def replaced(lake: Lake, erasure: Erasure) -> list[tuple[Any, ...]]:
     wholes = split_lookup.wholes_of(
         lake, batches | (_with_parts(lake, replayed_in) if replayed_in else set()), keys
     )
+    unread = UnreadParts({*erasure.cells, *(text for key in erasure.keys for text in key)})
     for row in rows:
         numbers = {number for number, _ in wanted[_place(row)][row["batch"]]}
-        if (new := replacement(decoders[row["source"]], secret, in_full(wholes, row), numbers)) is not None:
-            going.append(message_row(keys, row, *new))
-            going += without_parts(lake, keys, secret, wholes, row, new[0])
-    return going
+        whole = in_full(wholes, row)
+        if (new := replacement(decoders[row["source"]], secret, whole, numbers)) is not None:
+            going.append(message_row(keys, row, new.value, new.signature))
+            going += without_parts(lake, keys, secret, wholes, row, new.value)
+            unread.add(new, whole["value"])
+    sources = {str(barrier[0]) for barrier in erasure.barriers}
+    parts = list(unread.replaced(lake, keys, secret, sources))
+    erasure.parts = [*erasure.parts, *(row[: len(PLACE)] for row in parts)]
+    return going + parts
+
+
+class UnreadParts:
+    """Gathers what some rows' messages hold, by which parts of split messages are recognised that nothing has read."""
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self.texts, self.messages = set(texts), set[bytes]()
+
+    def add(self, new: Replacement, message: bytes | None) -> None:
+        """Add a message, with the changes that it loses: as they were sent, before anything was masked."""
+        images = (image for change in new.erased for image in (change.before, change.after) if image)
+        self.texts.update(text for image in images for text in image.values() if text)
+        if message:
+            self.messages.add(bytes(message))
+
+    def replaced(
+        self, lake: Lake, keys: Opener, secret: Barriers, sources: Iterable[str]
+    ) -> Iterator[tuple[Any, ...]]:
+        """The parts' replacements, which are refused like the parts."""
+        spots = unread_parts.touched(lake, keys, sources, self.texts, self.messages)
+        for row in _rows_of(lake, spots):
+            yield message_row(keys, opened(keys, row), *secret.refused(SPLIT))
 
 
 def _with_parts(lake: Tables, replays: set[int]) -> set[int]:
@@ -93,10 +129,8 @@ def without_parts(
     lake: Tables, keys: Opener, secret: Barriers, wholes: Wholes, row: Row, replaced: bytes
 ) -> Iterator[tuple[Any, ...]]:
     """Replacements of the other parts of a message, which hold nothing any more; ``replaced`` is that of the last one."""
-    others = {(*spot[:3], spot.offset): spot.batch for spot in wholes.others.get(Spot.of(row), ())}
-    for other in _rows_at(lake, "message", others):
-        if others[_place(other)] == other["batch"]:
-            yield message_row(keys, opened(keys, other), *secret.replacement(left_of(replaced).table, 0, []))
+    for other in _rows_of(lake, wholes.others.get(Spot.of(row), ())):
+        yield message_row(keys, opened(keys, other), *secret.replacement(left_of(replaced).table, 0, []))
 
 
 def opened(keys: Opener, row: Row) -> Row:
@@ -132,6 +166,13 @@ def _rows_at(lake: Tables, kind: str, places: Iterable[tuple[Any, ...]]) -> Iter
         )
 
 
+def _rows_of(lake: Tables, spots: Iterable[Spot]) -> Iterator[Row]:
+    """The messages at some places."""
+    places = {(*spot[:3], spot.offset) for spot in spots}
+    wanted = {*spots}
+    return (row for row in _rows_at(lake, "message", places) if Spot.of(row) in wanted)
+
+
 def _decoders(
     lake: Lake, secret: Barriers, keys: Opener, sources: set[str], batches: set[int]
 ) -> dict[str, SourceDecoder]:
@@ -148,8 +189,8 @@ def _decoders(
 
 def replacement(
     decoder: SourceDecoder, secret: Barriers, row: Row, numbers: set[int | None]
-) -> tuple[bytes, bytes] | None:
-    """The replacement of a message without the rows of some numbers, and its signature; None if it lacks them already.
+) -> Replacement | None:
+    """The replacement of a message without the rows of some numbers; None if it lacks them already.
 
     ``decoder`` decodes the message, ``secret`` signs the replacement, ``row`` is the message's row of bronze.
 
@@ -175,4 +216,4 @@ def replacement(
             f"`{command('rebuild', decoder.pipeline.file, '--layer', 'silver')}` first."
         )
     kept = [change for change in changes if change not in going]
-    return secret.replacement(table or going[0].table, erased + len(going), kept)
+    return Replacement(*secret.replacement(table or going[0].table, erased + len(going), kept), going)

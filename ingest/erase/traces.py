@@ -11,7 +11,7 @@ from ingest.errors import command, counted
 from ingest.fold import Key
 from ingest.gold import evidence
 from ingest.lake import duck
-from ingest.lake.barriers import Barrier
+from ingest.lake.barriers import GONE, Barrier
 from ingest.lake.mirrors import Mirror
 from ingest.lake.rejects import PLACE, key_of
 from ingest.lake.tables import Row, Tables
@@ -60,7 +60,7 @@ def unknown(lake: Tables, erasure: Erasure) -> list[str]:
         sorted({duck.text(Barrier.from_value(barrier).source) for barrier in erasure.barriers})
     )
     [undecoded] = lake.ask(
-        f"SELECT count(*) AS n FROM {{rejects}} WHERE kind = 'message' AND source IN ({sources or 'NULL'})"
+        f"SELECT count(*) AS n FROM {{rejects}} WHERE kind = 'message' AND detail <> '{GONE}' AND source IN ({sources or 'NULL'})"
     )
     if n := undecoded["n"]:
         traces.append(

@@ -24,6 +24,7 @@ from ingest.lake.decisions import ERASE, ERASE_SECRET, ERASED, Decision
 from ingest.lake.tables import Tables
 
 HEADER = "ingest.erased"  # of a bronze message that was replaced: its value's HMAC
+GONE = "(erased)"  # in the place of a text that quoted an erased row
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,13 @@ class Barriers:
             "table": list(table),
             "kept": [msgspec.to_builtins(change) for change in kept],
         }
+        return self._signed(value)
+
+    def refused(self, code: str) -> tuple[bytes, bytes]:
+        """The replacement of a message that was refused and still is, for the same reason, and its signature."""
+        return self._signed({"refused": code})
+
+    def _signed(self, value: Mapping[str, Any]) -> tuple[bytes, bytes]:
         text = json.dumps(value, separators=(",", ":")).encode()  # escapes lone surrogates, too
         return text, self._signature(text)
 
@@ -120,10 +128,12 @@ def left_of(value: bytes) -> Replaced:
     """Read the bytes of `Barriers.replacement`.
 
     Raises:
-        Undecodable: they are not such bytes.
+        Undecodable: they are those of a message that was refused, or not such bytes.
     """
     try:
         members = json.loads(value)
+        if "refused" in members:
+            raise Undecodable(members["refused"], GONE)
         return Replaced(
             TableId(*members["table"]), members["erased"], msgspec.convert(members["kept"], list[Change])
         )

@@ -14,20 +14,27 @@ from ingest.silver.lift import INPUT
 from ingest.silver.messages import Messages, of_batches
 from ingest.silver.split_messages import ROWS, Spot, Wholes, part_rows, put_together, splitting
 
+Parts = dict[Spot, MessagePart]
+
 
 def wholes(lake: Lake, messages: Messages, opener: Opener) -> Wholes:
     """What the parts among messages of whole batches become that are not put together where they are decoded."""
     every = messages.pieces is None  # Spark may read them in other portions the next time
-    return _put_together(lake, _part_rows(lake, messages, opener, every=every))
+    return _put_together(lake, _parts(_part_rows(lake, messages, opener, every=every)))
 
 
 def wholes_of(lake: Lake, batches: Iterable[int], opener: Opener) -> Wholes:
     """What all parts of some batches become, also of messages that only these batches have separated."""
+    return parts_of(lake, batches, opener)[1]
+
+
+def parts_of(lake: Lake, batches: Iterable[int], opener: Opener) -> tuple[Parts, Wholes]:
+    """All parts of some batches, and what they become, also of messages that only these batches have separated."""
     if not _formats(lake):
-        return Wholes()
+        return {}, Wholes()
     several = (of_batches(lake, (batch, batch), 1) for batch in sorted(batches))
-    rows = (row for messages in several for row in _part_rows(lake, messages, opener, every=True))
-    return _put_together(lake, rows, over_batches=True)
+    parts = _parts(row for messages in several for row in _part_rows(lake, messages, opener, every=True))
+    return parts, _put_together(lake, parts, over_batches=True)
 
 
 def wholes_of_replay(lake: Lake, rows: DataFrame, opener: Opener) -> Wholes:
@@ -48,15 +55,21 @@ def _part_rows(lake: Lake, messages: Messages, opener: Opener, *, every: bool) -
         yield from messages.through(part_rows(opener.opened, sources, every=every), ROWS)
 
 
-def _put_together(lake: Lake, rows: Iterable[Mapping[str, Any]], *, over_batches: bool = False) -> Wholes:
-    parts: dict[str, dict[Spot, MessagePart]] = {}
-    for row in rows:
-        spot = Spot.of(row)
-        part = MessagePart(row["number"], row["total"], bytes(row["data"]), row["size"])
-        parts.setdefault(spot.source, {})[spot] = part
+def _parts(rows: Iterable[Mapping[str, Any]]) -> Parts:
+    """Rows of `ROWS` as parts."""
+    return {
+        Spot.of(row): MessagePart(row["number"], row["total"], bytes(row["data"]), row["size"])
+        for row in rows
+    }
+
+
+def _put_together(lake: Lake, parts: Parts, *, over_batches: bool = False) -> Wholes:
+    of_sources: dict[str, dict[Spot, MessagePart]] = {}
+    for spot, part in parts.items():
+        of_sources.setdefault(spot.source, {})[spot] = part
     read: dict[Spot, bytes] = {}
     others: dict[Spot, tuple[Spot, ...]] = {}
-    for name, of_source in parts.items():
+    for name, of_source in of_sources.items():
         module = splitting(lake.pipeline.by_source[name].format)
         assert module is not None
         done = put_together(of_source, module.joined, over_batches=over_batches)

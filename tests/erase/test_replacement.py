@@ -11,11 +11,11 @@ import pytest
 from ingest.change import ROW_OPS, Message, Op
 from ingest.config.model import TableRule
 from ingest.erase.plan import ErasedChange, Erasure
-from ingest.erase.replacements import GONE, replaced, replacement
+from ingest.erase.replacements import replaced, replacement
 from ingest.errors import IngestError
 from ingest.fold import key_of_change
 from ingest.lake import sealing
-from ingest.lake.barriers import HEADER, Barrier, Barriers, left_of
+from ingest.lake.barriers import GONE, HEADER, Barrier, Barriers, left_of
 from ingest.lake.books import merged
 from ingest.lake.envelope import NOT_SEALED
 from ingest.lake.stamps import change_of

@@ -1,0 +1,105 @@
+"""Parts of split messages that no decoder has read: those that hold something of erased rows.
+
+What a broken-off message holds, or a part that came twice, no decoding says.  So its bytes are searched, joined with those of
+its neighbours, because a value may begin in one part and end in the next.  A message of which all parts are there is left: a
+replay decodes it, the barrier stops the rows, and `ingest maintain` replaces it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from ingest.decoding.split import SPLIT, MessagePart
+from ingest.erase.quotes import LONG
+from ingest.lake import duck
+from ingest.lake.envelope import Opener
+from ingest.lake.lake import Lake
+from ingest.silver import split_lookup
+from ingest.silver.split_messages import LENGTH, Spot
+from ingest.values.charsets import CHARSETS
+
+_CUT = 6  # bytes of a value that is cut where a neighbour is missing; fewer are found anywhere
+
+
+def touched(
+    lake: Lake, keys: Opener, sources: Iterable[str], texts: Collection[str], messages: Collection[bytes]
+) -> list[Spot]:
+    """The places of the parts that no message was read with and that hold something of some rows.
+
+    Args:
+        lake: the lake.
+        keys: what opens sealed messages.
+        sources: whose parts are searched.
+        texts: values of the rows; of those of less than `LONG` characters nothing can be said.
+        messages: whole messages with changes of the rows, of which a part may have come before or again.
+    """
+    listed = ", ".join(map(duck.text, sources))
+    batches = lake.ask(
+        f"SELECT DISTINCT batch FROM {{rejects}} WHERE kind = 'message' AND reason = '{SPLIT}' AND source IN ({listed or 'NULL'})"
+    )
+    if not batches:
+        return []
+    values = {value for text in texts if len(text) >= LONG for value in _as_bytes(text)}
+    parts, wholes = split_lookup.parts_of(lake, {row["batch"] for row in batches}, keys)
+    return [spot for spot in holding(parts, values, messages) if spot not in wholes.read]
+
+
+def holding(
+    parts: Mapping[Spot, MessagePart], values: Collection[bytes], messages: Collection[bytes]
+) -> Iterator[Spot]:
+    """The places of the parts that hold something of some values, or are pieces of some messages; with all of its message."""
+    for together in _neighbours(parts.items()):
+        data = b"".join({part.number: part.data for _, part in together}.values())
+        if _holds(data, values) or any(data in message for message in messages):
+            yield from (spot for spot, _ in together)
+
+
+Neighbours = list[tuple[Spot, MessagePart]]
+
+
+def _neighbours(parts: Iterable[tuple[Spot, MessagePart]]) -> Iterator[Neighbours]:
+    """Parts of what was one message, as far as they lie one behind the other; one that came twice lies there twice."""
+    together: Neighbours = []
+    for spot, part in sorted(parts, key=lambda placed: placed[0]):
+        if together:
+            last, before = together[-1]
+            follows = (
+                last[:3] == spot[:3]
+                and spot.offset in (last.offset + 1, last.offset + LENGTH + before.size)
+                and part.total == before.total
+                and (part == before or part.number == before.number + 1)
+            )
+            if not follows:
+                yield together
+                together = []
+        together.append((spot, part))
+    if together:
+        yield together
+
+
+def _holds(data: bytes, values: Iterable[bytes]) -> bool:
+    """True if bytes hold a value, or a piece of one at their beginning or end, where others are missing."""
+    return any(
+        value in data or data in value or _overlap(data, value) or _overlap(value, data) for value in values
+    )
+
+
+def _overlap(first: bytes, second: bytes) -> bool:
+    """True if the end of some bytes is the beginning of others."""
+    most = min(len(first), len(second))
+    return any(first.endswith(second[:size]) for size in range(_CUT, most))
+
+
+def _as_bytes(text: str) -> Iterator[bytes]:
+    """A value in the character sets of sources, and the bytes that a mirror has as base64."""
+    for codec in {"utf-8", *CHARSETS.values()}:
+        try:
+            yield text.encode(codec)
+        except UnicodeError:
+            continue
+    try:
+        yield base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return

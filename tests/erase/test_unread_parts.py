@@ -1,0 +1,190 @@
+"""Parts of split messages that nothing has read, and that hold something of an erased row."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from ingest.cli.app import app
+from ingest.config import load
+from ingest.decoding.split import MessagePart
+from ingest.erase import plan as planning
+from ingest.erase import replacements, unread_parts
+from ingest.erase.search import search
+from ingest.errors import Undecodable
+from ingest.formats import tencent_protobuf
+from ingest.lake import rejects
+from ingest.lake.barriers import left_of
+from ingest.lake.lake import Lake
+from ingest.run import run
+from ingest.silver.rebuild import rebuild
+from ingest.silver.split_messages import LENGTH, Spot
+from tests.formats.protobuf_cases import encode
+from tests.unstarted import unstarted
+
+WORD, LONG, STAYS = "planted 漢字 value", "planted long " * 400, "this one stays where it is"
+NUMBER = "774100001"
+
+
+def event(serial: int, op: str, key: str, word: str) -> bytes:
+    """An envelope of one row."""
+    cells = [
+        {"dataType": "INT64", "sv": key},
+        {"dataType": "STRING", "charset": "utf8mb4", "bv": {"$hex": word.encode().hex()}},
+        {"dataType": "INT64", "sv": "12"},
+    ]
+    columns = [
+        {"name": "id", "originalType": "bigint", "isKey": 1},
+        {"name": "word", "originalType": "text"},
+        {"name": "size", "originalType": "int"},
+    ]
+    row = {"newColumns": cells} | ({"oldColumns": cells} if op == "UPDATE" else {})
+    header = {
+        "version": 1, "sourceType": "MYSQL", "messageType": "DML", "timestamp": 1718000000 + serial, "schemaName": "depot",
+        "tableName": "people", "seqId": serial, "isLast": 1,
+    }  # fmt: skip
+    dml = {"dmlEventType": op, "columns": columns, "rows": [row]}
+    entry = {"header": header, "event": {"dmlEvent": dml}}
+    return encode("tencent-protobuf", {"version": 1, "total": 1, "index": 0, "data": {"items": [entry]}})
+
+
+def cut(envelope: bytes, value: str, *into: int) -> list[bytes]:
+    """Parts of an envelope, cut so many bytes into a value."""
+    data = tencent_protobuf.SUBSCRIBE.read("Envelope", envelope).data
+    at = [0, *(data.index(value.encode()) + each for each in into), len(data)]
+    return [
+        encode("tencent-protobuf", {"version": 1, "total": len(at) - 1, "index": number, "data": {"$hex": data[start:end].hex()}})
+        for number, (start, end) in enumerate(pairwise(at))
+    ]  # fmt: skip
+
+
+TWICE = cut(event(20, "INSERT", NUMBER, WORD), WORD, 4, 11)
+AGAIN = event(30, "UPDATE", NUMBER, LONG)
+LOST = cut(event(40, "UPDATE", NUMBER, WORD), WORD, 5, 12)
+OTHERS = cut(event(50, "UPDATE", "1", STAYS), STAYS, 9)
+SENT: list[tuple[bytes, bool]] = [  # each message, and whether nothing reads it although it holds something of the row
+    (event(10, "INSERT", "1", STAYS), False),
+    (TWICE[0], False), (TWICE[1], False), (TWICE[1], True), (TWICE[2], False),
+    *((part, True) for part in cut(AGAIN, LONG, 7, 2600)[:2]),  # and sent again, cut elsewhere
+    *((part, False) for part in cut(AGAIN, LONG, 1900)),
+    (LOST[0], True),
+    (OTHERS[0], False),
+    (LOST[1], True),
+    *((part, False) for part in OTHERS),
+    (cut(AGAIN, LONG, 9, 2600)[1], True),  # a middle alone
+]  # fmt: skip
+
+
+class Parts:
+    """A lake of one file of envelopes."""
+
+    def __init__(self, folder: Path, session: Any) -> None:
+        self.file, self.session = folder / "depot.yaml", session
+        self.file.write_text(
+            "pipeline: depot\nlake: ./lake\nengine: auto\n"
+            "sources: [{name: s, path: ./in.bin, format: tencent-protobuf, settle: 0s}]\n",
+            "utf-8",
+        )
+        values = [value for value, _ in SENT]
+        (folder / "in.bin").write_bytes(
+            b"".join(len(value).to_bytes(LENGTH, "big") + value for value in values)
+        )
+        self.offsets = [LENGTH * at + sum(map(len, values[:at])) for at in range(len(values))]
+        assert [] == run(session, load(self.file), ("bronze", "silver", "gold")).failures
+
+    @property
+    def lake(self) -> Lake:
+        """The lake as it is now."""
+        return Lake(self.session, load(self.file))
+
+
+def test_what_came_twice_or_was_broken_off_goes(tmp_path: Path) -> None:
+    """Its bytes would stay for ever: no decoding says what they hold, and a value lies in two of them."""
+    parts = Parts(tmp_path, unstarted())
+    assert len(rejects.waiting(parts.lake)) == sum(is_touched for _, is_touched in SENT) + 1
+    erasure = planning.plan(parts.lake, "depot.people", [(NUMBER,)], "asked", now=True)
+    going = {row[3]: bytes(row[6]) for row in replacements.replaced(parts.lake, erasure)}
+    touched = [offset for offset, (_, is_touched) in zip(parts.offsets, SENT, strict=True) if is_touched]
+    assert touched == sorted(place[3] for place in erasure.parts)
+    for offset in touched:
+        with pytest.raises(Undecodable, match="split-message"):
+            left_of(going[offset])
+    kept = set(parts.offsets) - going.keys()
+    assert {parts.offsets[at] for at, (value, _) in enumerate(SENT) if value in (SENT[0][0], *OTHERS)} == kept
+
+
+def placed(values: Iterable[bytes], *, kafka: bool) -> dict[Spot, MessagePart]:
+    """Parts that lie one behind the other, as a broker or a file numbers them."""
+    parts, offset = {}, 5
+    for value in values:
+        part = tencent_protobuf.part(value)
+        assert part is not None
+        parts[Spot("s", "t", 0, 1, offset)] = part
+        offset += 1 if kafka else LENGTH + len(value)
+    return parts
+
+
+@pytest.mark.parametrize("kafka", [True, False], ids=["kafka", "file"])
+@pytest.mark.parametrize("into", range(1, len(WORD.encode())))
+def test_a_value_is_found_wherever_it_is_cut(into: int, kafka: bool) -> None:
+    """Half of it in each of two parts is as readable as the whole."""
+    parts = placed(cut(event(1, "INSERT", "5", WORD), WORD, into), kafka=kafka)
+    assert [*parts] == [*unread_parts.holding(parts, [WORD.encode()], [])]
+    first, second = parts.items()
+    for alone, size in ((first, into), (second, len(WORD.encode()) - into)):
+        is_readable = size >= unread_parts._CUT
+        assert [alone[0]] * is_readable == [*unread_parts.holding(dict([alone]), [WORD.encode()], [])]
+
+
+@pytest.mark.parametrize("kafka", [True, False], ids=["kafka", "file"])
+@pytest.mark.parametrize(
+    ("sent", "touched"),
+    [
+        (
+            [TWICE[0], OTHERS[0], TWICE[2]],
+            [0, 2],
+        ),  # another message's part between them: no piece is joined with it
+        ([OTHERS[0], TWICE[1], OTHERS[1]], [1]),
+        ([TWICE[0], TWICE[0], TWICE[1]], [0, 1, 2]),
+    ],
+)
+def test_parts_of_other_messages_are_not_joined(
+    sent: Sequence[bytes], touched: list[int], kafka: bool
+) -> None:
+    """Another row's message would lose a part that a replay could still read."""
+    parts = placed(sent, kafka=kafka)
+    whole = tencent_protobuf.joined([part.data for part in placed(TWICE, kafka=kafka).values()])
+    assert [[*parts][at] for at in touched] == [*unread_parts.holding(parts, [WORD.encode()], [whole])]
+
+
+@pytest.mark.spark
+@pytest.mark.e2e
+def test_no_byte_of_them_is_left(spark: Any, tmp_path: Path) -> None:
+    """The certificate says so, a search of every file says so, and a rebuild refuses the same messages as before."""
+    parts = Parts(tmp_path, spark)
+    words = [
+        "erase",
+        str(parts.file),
+        "depot.people",
+        NUMBER,
+        "--reason",
+        "asked",
+        "--now",
+        "--output",
+        "json",
+    ]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    [left] = json.loads(done.stdout)["left"]
+    assert left.startswith("1 message that could not be decoded")  # the other row's
+    pieces = [WORD, WORD[:8], WORD[-8:], LONG[:30], NUMBER]
+    assert [] == search(Path(parts.lake.path("")), pieces).hits
+    differences = rebuild(parts.lake, 1, dry_run=True).differences  # the books count what was erased
+    assert differences["changes"].none, differences
+    assert differences["rejects"].none, differences
