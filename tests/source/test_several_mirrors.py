@@ -1,4 +1,4 @@
-"""Each mirror of a source table is compared with it, if it holds all of the table's rows; without Spark."""
+"""Tables with several mirrors, which are compared if they hold all rows, and several tables with one mirror, read from the source; without Spark."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import datetime as dt
 import json
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
+from typer.testing import CliRunner
 
+from ingest.cli.app import app
 from ingest.config import load
+from ingest.lake.tables import LakeReader
 from tests.source.bins import COLUMNS, Bins
+from tests.source.test_repaired import landed
 
 ALSO = (
     "tables: [{match: shop.bins, keys: [id], also: [{into: eu.bins, where: size > 1}, {into: copy.bins, columns: "
@@ -52,3 +58,34 @@ def test_each_mirror_that_holds_all_rows_is_compared(bins: Bins) -> None:
     assert 1 == done.exit_code
     again = bins.type("--due", "--settled", "--output", "json")
     assert 2 == len(json.loads(again.stdout)["tables"])  # without `reconcile_every:` they are due at once
+
+
+@pytest.mark.parametrize(
+    "shard", ["", ", shard_column: shard"], ids=["keys that differ", "a key for each table"]
+)
+def test_tables_that_share_a_mirror_are_read_one_after_the_other(bins: Bins, shard: str) -> None:
+    """What the reading of one does not hold, or holds under the same key, is the other's row, and stays."""
+    other = 1 if shard else 10
+    bins.rule(f"match: 'shop.bins_(\\d+)', into: shop.bins{shard}")
+    for table, first in ((1, 1), (2, other)):
+        bins.write(f"CREATE TABLE bins_{table} (id BIGINT, word VARCHAR, size DOUBLE)")
+        bins.write(
+            f"INSERT INTO bins_{table} SELECT n, 'w' || n, n / 8 FROM range({first}, {first + 4}) AS r(n)"
+        )
+    stale = [(1, "stale", 0.125), (99, "gone at the source", 1.0)]
+    assert 0 == landed(bins, 1, *stale, table="bins_1").exit_code
+    assert (
+        0
+        == landed(bins, 2, (other, "stale", 0.125), (98, "gone at the source", 1.0), table="bins_2").exit_code
+    )
+    for table in (1, 2):
+        done = CliRunner().invoke(app, ["snapshot", str(bins.file), f"shop.bins_{table}"])
+        assert 0 == done.exit_code, done.output
+        bins.write(f"UPDATE bins_{table} SET word = 'later' WHERE id = {(1, other)[table - 1] + 1}")
+        later = ((1, other)[table - 1] + 1, "later", 0.5)
+        bins.write(f"UPDATE bins_{table} SET size = 0.5 WHERE id = {later[0]}")
+        assert 0 == landed(bins, 2 + table, later, kind="UPDATE", table=f"bins_{table}").exit_code
+    here = LakeReader(load(bins.file)).ask_mirror("mirrors/shop/bins", "SELECT id, word, size FROM {mirror}")
+    with duckdb.connect(str(bins.source)) as connection:
+        there = connection.execute("FROM bins_1 UNION ALL FROM bins_2").fetchall()
+    assert sorted(there) == sorted(tuple(row.values()) for row in here)
