@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
+from itertools import chain
 
 from ingest.bronze import files, moved
 from ingest.bronze.positions import read_so_far
@@ -11,7 +12,7 @@ from ingest.config import Pipeline, Source
 from ingest.errors import StoreError
 from ingest.gold import completed
 from ingest.inspect.finished import is_finished
-from ingest.lake import decoded_with, identity, missing_inputs, snapshots, stores, targets, whole_files
+from ingest.lake import identity, missing_inputs, snapshots, stores, targets, whole_files
 from ingest.lake.identity import Seen
 from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import LakeReader
@@ -53,8 +54,7 @@ def idle(
         return None
     for mirror in lost:
         result.fail(mirror.said, mirror.name)
-    result.warnings += [outdated.sentence(pipeline, last) for outdated in decoded_with.outdated(lake, last)]
-    result.warnings += [mistyped.sentence for mistyped in targets.mistyped(lake)]
+    result.warnings += [each.sentence for each in chain(*targets.of_other_settings(lake))]
     return result
 
 

@@ -481,15 +481,15 @@ def _of_mirrors(lake: Tables, rows: Iterable[Mapping[str, Any]]) -> Iterator[Pro
 
 def _of_decoding(lake: Tables) -> Iterator[Problem]:
     """Batches that were decoded with other settings than today's, and mirrors of other types than are declared."""
-    newest, file = lake.decoded(), lake.pipeline.file
-    if mixed := decoded_with.mixed_masks(lake, newest):
-        typed = command("rebuild", file, "--layer", "silver")
+    if mixed := decoded_with.mixed_masks(lake, lake.decoded()):
+        typed = command("rebuild", lake.pipeline.file, "--layer", "silver")
         yield _of_kind("masks", mixed, typed, since=decoded_with.edited_at(lake.pipeline))
-    for mistyped in targets.mistyped(lake):
+    wrong, batches = targets.of_other_settings(lake)
+    for mistyped in wrong:
         since, name = decoded_with.edited_at(lake.pipeline), mistyped.mirror.name
         yield _of_kind("declared_types", mistyped.sentence, mistyped.command, name, since)
-    for outdated in decoded_with.outdated(lake, newest):
-        text, typed = outdated.sentence(lake.pipeline, newest), outdated.command(lake.pipeline, newest)
+    for outdated in batches:
+        text, typed = outdated.sentence, outdated.command
         if outdated.left_out is None:
             yield _of_source(outdated.source, _of_kind("decoded_before", text, typed, since=outdated.since))
         else:

@@ -8,9 +8,10 @@ not recorded, as in lakes of older versions, is not reported.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 DECODING = "decoding"
 _MASKS = "masks"
-_RULES = "keys:, columns: or exclude: of its tables"
 _OTHER_MASKS = "mask: of its tables, or mask_secret:"
+_SHOWN = 3  # differences
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +46,31 @@ class Outdated:
     source: str
     first: int
     last: int
-    differences: tuple[str, ...]  # "timezone was UTC and is Asia/Shanghai"
+    by_table: Mapping[
+        TableId, tuple[str, ...]
+    ]  # "timezone was UTC and is Asia/Shanghai", "keys: of shop.orders"
+    command: str  # that decodes them again
     since: dt.datetime | None = None  # when the settings became others, in UTC without a zone
     left_out: TableId | None = None
 
-    def command(self, pipeline: Pipeline, newest: int) -> str:
-        """The command that decodes them again, as batches up to ``newest`` are."""
-        return command("backfill", pipeline.file, "--last", newest - self.first + 1)
+    @property
+    def differences(self) -> tuple[str, ...]:
+        """In what the settings differ, each once."""
+        return tuple(dict.fromkeys(chain.from_iterable(self.by_table.values())))
 
-    def sentence(self, pipeline: Pipeline, newest: int) -> str:
+    def beside(self, said: Container[TableId]) -> Outdated | None:
+        """The same without tables of which is ``said`` that they have other types, where nothing but `columns:` has changed."""
+        left = {
+            table: words
+            for table, words in self.by_table.items()
+            if table not in said or words != (_rule_word("columns", table),)
+        }
+        return replace(self, by_table=left) if left else None
+
+    @property
+    def sentence(self) -> str:
         """What is wrong and what to do, in a sentence."""
-        backfill = self.command(pipeline, newest)
+        backfill = self.command
         is_alone = self.first == self.last
         which = f"batch {self.first}" if is_alone else f"batches {self.first} to {self.last}"
         if self.left_out is not None:
@@ -63,9 +78,11 @@ class Outdated:
                 f"the rows of {self.left_out} that came in {which} of source {self.source}, while it was excluded, are "
                 f"missing: `{backfill}` brings them in, and with --accept leaves them out."
             )
+        shown, more = self.differences[:_SHOWN], len(self.differences) - _SHOWN
+        words = "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
         return (
             f"{which} of source {self.source} {'was' if is_alone else 'were'} decoded with other "
-            f"settings ({'; '.join(self.differences)}): `{backfill}` decodes them again, and with --accept leaves "
+            f"settings ({words}): `{backfill}` decodes them again, and with --accept leaves "
             "them as they are."
         )
 
@@ -134,7 +151,10 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
                 now[_MASKS] = _comparable(lake.pipeline, now[_MASKS], then[_MASKS])
             if then != now and first <= last:
                 decoded = _decoded(lake, name, first, last)
-                older += _of_span(lake.pipeline, name, decoded, partial(_differences, then, now), since)
+                typed = partial(_backfill, lake.pipeline, newest)
+                older += _of_span(
+                    lake.pipeline, name, decoded, partial(_differences, then, now), typed, since
+                )
     if any(batch.differences == (_OTHER_MASKS,) for batch in older) and mixed_masks(lake, newest):
         older = [batch for batch in older if batch.differences != (_OTHER_MASKS,)]
     return older
@@ -145,18 +165,25 @@ def _of_span(
     source: str,
     decoded: Mapping[TableId, _Batches],
     differences: Callable[[TableId], Iterable[str]],
+    typed: Callable[[int], str],
     since: dt.datetime | None,
 ) -> Iterator[Outdated]:
     """The outdated batches of those that were decoded with the same settings, up to ``since``."""
-    seen, words = list[int](), dict[str, None]()
+    seen, by_table = list[int](), dict[TableId, tuple[str, ...]]()
     for table, batches in decoded.items():
         if batches.left_out and not pipeline.rule(table).exclude:
-            yield Outdated(source, *batches.left_out, (_RULES,), since, table)
-        elif of_table := dict.fromkeys(differences(table)):
+            first, last = batches.left_out
+            words = {table: (_rule_word("exclude", table),)}
+            yield Outdated(source, first, last, words, typed(first), since, table)
+        elif of_table := tuple(differences(table)):
             seen += batches.seen
-            words |= of_table
+            by_table[table] = of_table
     if seen:
-        yield Outdated(source, min(seen), max(seen), tuple(words), since)
+        yield Outdated(source, min(seen), max(seen), by_table, typed(min(seen)), since)
+
+
+def _backfill(pipeline: Pipeline, newest: int, first: int) -> str:
+    return command("backfill", pipeline.file, "--last", newest - first + 1)
 
 
 def edited_at(pipeline: Pipeline) -> dt.datetime | None:
@@ -223,10 +250,16 @@ def _differences(then: dict[str, Any], now: dict[str, Any], table: TableId) -> I
             yield f"{name} was {_word(then['options'].get(name))} and is {_word(now['options'][name])}"
     if not table.table:
         return
-    if _rule_of(then["tables"], table) != _rule_of(now["tables"], table):
-        yield _RULES
+    was, is_now = (_rule_of(settings["tables"], table) for settings in (then, now))
+    for key in ("keys", "columns", "exclude"):
+        if (was.get(key) or None) != (is_now.get(key) or None):
+            yield _rule_word(key, table)
     if _masking(then, table) != _masking(now, table):
         yield _OTHER_MASKS
+
+
+def _rule_word(key: str, table: TableId) -> str:
+    return f"{key}: of {table}"
 
 
 def _rule_of(rules: Iterable[dict[str, Any]], table: TableId) -> dict[str, Any]:

@@ -7,7 +7,7 @@ of the further mirrors at one place in ``also:``, and no others (`ingest.config.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from ingest.change import TableId
 from ingest.config import Pipeline, TableRule, target
 from ingest.errors import command
 from ingest.lake import decoded_with, feeds, lanes
+from ingest.lake.decoded_with import Outdated
 from ingest.lake.mirrors import Column, Mirror, fed_before, known, reshaped, rule_for, rules, unfed
 from ingest.lake.names import mirror_path
 from ingest.lake.tables import Tables
@@ -118,7 +119,20 @@ class Mistyped:
         return f"{self.mirror.name} has not the types that columns: declares ({said}): `{self.command}` folds its rows again with these."
 
 
-def mistyped(lake: Tables) -> list[Mistyped]:
+def of_other_settings(lake: Tables) -> tuple[list[Mistyped], list[Outdated]]:
+    """What was folded or decoded with other settings than today's, each table in one place.
+
+    Batches are named where more is to be said of a table than that its mirror has other types than are declared.
+    """
+    batches = decoded_with.outdated(lake, lake.decoded())
+    wrong = mistyped(lake, batches)
+    of_types = {table for each in wrong for table in each.mirror.sources}
+    left = [more for each in batches if (more := each.beside(of_types))]
+    of_batches = {table for each in left for table in each.by_table}
+    return [each for each in wrong if not each.mirror.sources & of_batches], left
+
+
+def mistyped(lake: Tables, outdated: Sequence[Outdated] | None = None) -> list[Mistyped]:
     """The mirrors with columns of which the pipeline file declares a type that does not hold what their rows may have.
 
     A wider type needs no command: the mirror's next batch brings it. Where several source tables feed a mirror, a type counts
@@ -135,15 +149,19 @@ def mistyped(lake: Tables) -> list[Mistyped]:
         for path, of_mirror in rules(view).items()
         if (mirror := by_path.get(path)) and (columns := _other_types(mirror, of_mirror))
     ]
-    newest = lake.decoded()
-    outdated = decoded_with.outdated(lake, newest) if pairs else []
-    again = next(
-        (batches.command(lake.pipeline, newest) for batches in outdated if batches.left_out is None), ""
-    )
+    if pairs and outdated is None:
+        outdated = decoded_with.outdated(lake, lake.decoded())
     return [
-        Mistyped(mirror, columns, again or command("rebuild", lake.pipeline.file, mirror.name))
+        Mistyped(mirror, columns, _folding(lake.pipeline, mirror, outdated or ()))
         for mirror, columns in pairs
     ]
+
+
+def _folding(pipeline: Pipeline, mirror: Mirror, outdated: Iterable[Outdated]) -> str:
+    """The command that folds a mirror by its declared types: its batches are decoded again first if they lack these."""
+    of_mirror = [batches for batches in outdated if batches.by_table.keys() & mirror.sources]
+    widest = min(of_mirror, key=lambda batches: batches.first, default=None)
+    return widest.command if widest else command("rebuild", pipeline.file, mirror.name)
 
 
 def _may_be_mistyped(pipeline: Pipeline, mirror: Mirror) -> bool:

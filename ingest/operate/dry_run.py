@@ -111,9 +111,10 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
     decoded = silver.decode(pipeline, sources.messages)
     for described in sources.described:
         _add_sample(described, decoded, sum(_is_of(described, *message[1:3]) for message in sources.messages))
-    for outdated in decoded_with.outdated(lake, known.last) if lake is not None else ():
+    mistyped, batches = targets.of_other_settings(lake) if lake is not None else ((), ())
+    for outdated in batches:
         described = next(source for source in sources.described if source["source"] == outdated.source)
-        described["warnings"].append(outdated.sentence(pipeline, known.last))
+        described["warnings"].append(outdated.sentence)
     tables = [
         table
         for view, own_rows in seen
@@ -135,7 +136,10 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         "tables": [_described(table, guessed) for table in tables],
         "catalog": _catalog(pipeline, lake, tables, sampled),
         "problems": [*_problems(lake, known.last, sources, tables)],
-        "warnings": [*_warnings(pipeline, lake, known, decoded.lines, tables)],
+        "warnings": [
+            *(mirror.sentence for mirror in mistyped),
+            *_warnings(pipeline, lake, known, decoded.lines, tables),
+        ],
     }
 
 
@@ -219,8 +223,6 @@ def _warnings(
             continue
         typed = command("drop", pipeline.file, mirror.name, "--reason", "excluded")
         yield f"{pipeline.file} {left[mirror.path]}, and the mirror {mirror.name} stays as it is: `{typed}` removes it"
-    if lake is not None:
-        yield from (mistyped.sentence for mistyped in targets.mistyped(lake))
     seen = {line.table_id for line in lines}
     seen |= {table for _, table in lanes.booked(lake)} if lake is not None else set()
     columns = {mirror.name: {each.name for each in mirror.columns} for mirror in known.mirrors.values()}

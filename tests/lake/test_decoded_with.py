@@ -17,7 +17,6 @@ from tests.lakes import change
 from tests.written_lake import WrittenLake, book
 
 ROW = {"id": "1", "word": "x", "tall": "1"}
-RULES = "keys:, columns: or exclude: of its tables"
 MASKS = "mask: of its tables, or mask_secret:"
 
 
@@ -37,10 +36,10 @@ def depot(tmp_path_factory: pytest.TempPathFactory) -> WrittenLake:
         ("{match: depot.visits, exclude: true}", []),
         ("{match: depot.visits, mask: {word: 'null'}}", []),
         ("{match: other.*, keys: [id]}", []),
-        ("{match: depot.bins, exclude: true}", [(1, 1, (RULES,))]),
-        ("{match: depot.shelves, columns: {tall: int64}}", [(2, 2, (RULES,))]),
+        ("{match: depot.bins, exclude: true}", [(1, 1, ("exclude: of depot.bins",))]),
+        ("{match: depot.shelves, columns: {tall: int64}}", [(2, 2, ("columns: of depot.shelves",))]),
         ("{match: depot.shelves, mask: {unseen: 'null'}}", [(2, 2, (MASKS,))]),
-        ("{match: depot.*, keys: [id]}", [(1, 2, (RULES,))]),
+        ("{match: depot.*, keys: [id]}", [(1, 2, ("keys: of depot.bins", "keys: of depot.shelves"))]),
     ],
 )
 def test_a_rule_counts_where_its_tables_have_messages(
