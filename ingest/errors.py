@@ -11,10 +11,12 @@ import shlex
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import datetime as dt
+    from pathlib import Path
 
 _FAULT = "ingest-fault: "  # before the record of a fault, wherever only text passes
 _DECODER = json.JSONDecoder()
@@ -23,6 +25,22 @@ _DECODER = json.JSONDecoder()
 def command(*words: object) -> str:
     """An `ingest` command quoted for a shell, whatever its paths and names contain."""
     return shlex.join(["ingest", *map(str, words)])
+
+
+_COMMAND = re.compile(r"""\bingest ((?:[a-z-]+ ){1,2})((?:'[^']*'|"[^"]*"|[^\s'"`])+)""")
+_FILE = re.compile(r"""\.ya?ml(?=['"]*[,.:;)]*$)""")
+
+
+def pointed(text: str, file: Path) -> str:
+    """A recorded text whose commands name this pipeline file, which may have been elsewhere when it was recorded."""
+    return _COMMAND.sub(partial(_pointed, shlex.quote(str(file))), text)
+
+
+def _pointed(file: str, recorded: re.Match[str]) -> str:
+    word = recorded[2]
+    if not _FILE.search(word):
+        return recorded[0]
+    return f"ingest {recorded[1]}{file}{word[len(word.rstrip(',.:;)')) :]}"
 
 
 def counted(count: int, noun: str, nouns: str = "") -> str:

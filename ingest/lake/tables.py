@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from ingest.config import Pipeline
+from ingest.errors import pointed
 from ingest.lake import delta, duck, small_tables, stores
 from ingest.lake.delta import DataFile, Extent, Snapshot
 from ingest.lake.schemas import BOOKS, BRONZE, BY_NAME, FORMAT, FORMAT_PROPERTY, TableSchema
@@ -133,11 +134,19 @@ class Tables:
         """The rows of a query in DuckDB's SQL, in which ``{books}`` is that product table as it is now.
 
         ``{bronze.message}`` is one kind of a table's rows. Columns missing from a table of an older version are NULL; a
-        table that does not exist has no rows. Times are returned in UTC without a zone.
+        table that does not exist has no rows. Times are returned in UTC without a zone. Commands that runs and checks have
+        recorded name the pipeline file as it is called now.
         """
         small = small_tables.of_database(duck.connection())
         with small.asked() as question:
-            return self._rows(self._filled(query, question), small.base)
+            rows = self._rows(self._filled(query, question), small.base)
+        if "{runs}" not in query and "{checks}" not in query:
+            return rows
+        file = self.pipeline.file
+        return [
+            {name: pointed(cell, file) if isinstance(cell, str) else cell for name, cell in row.items()}
+            for row in rows
+        ]
 
     def sql(self, query: str) -> str:
         """A query of `ask` with its tables filled in, for another connection of DuckDB."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,17 @@ def test_the_epoch_that_repairs_it_is_the_command(night: list[dict[str, Any]], k
         verb, file, *words = shlex.split(cause["command"])[1:]
         assert ("epoch", "night.yaml", True) == (verb, Path(file).name, len(words) > 2), cause
         assert f"`{cause['command']}`" in cause["text"]
+
+
+def test_a_copy_of_the_lake_names_its_own_pipeline_file(night: list[dict[str, Any]], tmp_path: Path) -> None:
+    """A lake that was moved, or copied to look into it, printed commands that runs had recorded: they changed the other lake."""
+    file = next(Path(word) for word in shlex.split(night[0]["command"]) if word.endswith("night.yaml"))
+    here = shutil.copytree(file.parent, tmp_path / "it's a copy") / file.name
+    causes = json.loads(typed(f"ingest status {shlex.quote(str(here))} --output json")[1])["causes"]
+    said = [text for cause in causes for text in (cause["command"], *cause["text"].split("`")[1::2])]
+    verbs = {text.split()[1] for text in said if text.startswith("ingest ")}
+    assert {"explain", "epoch"} <= verbs
+    assert [] == [text for text in said if text.startswith("ingest ") and str(here) not in shlex.split(text)]
 
 
 def test_each_has_a_time_and_a_command_that_its_kind_may_have(night: list[dict[str, Any]]) -> None:
