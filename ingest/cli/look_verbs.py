@@ -167,7 +167,7 @@ def wait(
     output_as: Output = "table",
 ) -> None:
     """Wait until mirrors hold every change of before a moment: 0 they do, 1 the operator is needed, 3 not yet."""
-    from ingest.gold.complete_until import of_all
+    from ingest.gold.complete_until import of_all, still_fed
     from ingest.inspect import status as looking
 
     wanted = _moment(until)
@@ -175,7 +175,7 @@ def wait(
     pause = max(0.1, output.seconds("--every", every))
     with looked_at(file) as lake:
         while True:
-            chosen = _chosen(looking.complete(lake), tables)
+            chosen = still_fed(_chosen(looking.complete(lake), tables))
             complete = of_all(chosen)
             if reached := complete.until is not None and complete.until >= wanted:
                 code = 0

@@ -40,6 +40,7 @@ class Complete:
     by: str = ""  # one of the three above
     reason: str = ""  # what holds it back
     blocked: bool = False  # it will not advance before the operator decides
+    ended: bool = False  # the pipeline file gives the mirror no more rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ def of_mirrors(
         has_all = is_ok and entry["path"] not in lagging
         batch = max(entry["batch"] or 0, folded.complete if has_all else 0)
         slowest = min((times.of_place(*place, batch) for place in sorted(places, key=str)), key=_age)
-        held = replace(slowest, reason=f"it is {entry['state']}", blocked=True)
+        ended = entry["state"] == mirrors.EXCLUDED
+        held = replace(slowest, reason=f"it is {entry['state']}", blocked=True, ended=ended)
         complete[entry["table"]] = slowest if is_ok else held
     return complete
 
@@ -127,14 +129,22 @@ class _Times:
         return _partitions(reached(self._lake, batch) if batch > 0 else [])
 
 
-def of_all(complete: Mapping[str, Complete]) -> Complete:
-    """How far all of them are: as far as the slowest, which the reason names."""
-    slowest = min(complete.items(), key=lambda item: _age(item[1]), default=None)
+def still_fed(complete: dict[str, Complete]) -> dict[str, Complete]:
+    """Without the mirrors that get no more rows, which no job can wait for; all of them if none gets any."""
+    return {name: each for name, each in complete.items() if not each.ended} or complete
+
+
+def of_all(complete: dict[str, Complete]) -> Complete:
+    """How far all of them are that get rows: as far as the slowest, which the reason names."""
+    slowest = min(still_fed(complete).items(), key=lambda item: _age(item[1]), default=None)
     if slowest is None:
         return Complete(reason="there is no mirror yet")
     table, least = slowest
     return Complete(
-        least.until, least.by, f"{table}: {least.reason}", any(other.blocked for other in complete.values())
+        least.until,
+        least.by,
+        f"{table}: {least.reason}",
+        any(other.blocked for other in still_fed(complete).values()),
     )
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from ingest.lake.mirrors import EXCLUDED
 from ingest.quality.catalogue import CHECKS, FOLD_FAILED, HELD, LAST_RUN, RECONCILED, TYPES_MISREAD
 
 ERROR, WARN = "error", "warn"
 # the worst first; a mirror is up to date only if it is ok
-DAMAGED, FAILED, SUSPECT, INCOMPLETE, EXCLUDED, PAUSED, OK = (
-    "damaged", "failed", "suspect", "incomplete", "excluded", "paused", "ok",
+DAMAGED, FAILED, SUSPECT, INCOMPLETE, PAUSED, OK = (
+    "damaged", "failed", "suspect", "incomplete", "paused", "ok",
 )  # fmt: skip
 STATES = (DAMAGED, FAILED, "held", SUSPECT, INCOMPLETE, EXCLUDED, PAUSED, OK)
 AGE = "freshness"

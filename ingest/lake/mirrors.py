@@ -30,6 +30,7 @@ from ingest.lake.tables import Tables
 
 UNORDERED = ("BOOLEAN", "BINARY")  # types of which Delta keeps no least and greatest values
 GOLD = "gold"  # the stage that writes mirrors
+EXCLUDED = "excluded"  # the state of one that `unfed` names
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from ingest.gold.complete_until import (
     of_mirrors,
     of_run,
     reached,
+    still_fed,
 )
 from ingest.gold.completed import Progress
 from ingest.gold.results import Folded
@@ -118,6 +119,16 @@ def test_a_mirror_is_as_far_as_its_slowest_partition(tmp_path: Path) -> None:
     assert "partition 1 of t" in found["shop.orders"].reason
     assert (at(5), False) == (of_all(found).until, of_all(found).blocked)
     assert of_all(found).reason.startswith("shop.parts: ")
+
+
+def test_what_gets_no_more_rows_holds_back_nothing(tmp_path: Path) -> None:
+    """One table that was excluded, and not dropped yet, and all jobs waited for the operator."""
+    lake = Lake(tmp_path).line(1, "t", 0, ORDERS, 30).line(2, "other", 0, PARTS, 5)
+    found = completeness(lake.reader(), entry(ORDERS), entry(PARTS, "excluded", 1))
+    assert (at(30), False) == (of_all(found).until, of_all(found).blocked)
+    assert ["shop.orders"] == [*still_fed(found)]
+    alone = {"shop.parts": found["shop.parts"]}
+    assert (alone, "shop.parts: it is excluded") == (still_fed(alone), of_all(alone).reason)
 
 
 def test_other_tables_of_the_same_partition_say_how_far_it_is(tmp_path: Path) -> None:
