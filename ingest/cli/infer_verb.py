@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -35,16 +36,24 @@ def infer(
     output_as: Output = "table",
 ) -> None:
     """Propose columns: for messages without types, from their values, with the evidence."""
-    from ingest import infer
+    from ingest import config, infer
 
     refused: list[str] = []
-    seen = infer.observe(_changes(_read(file, format_, table), lines, refused))
-    proposals = {str(each): infer.propose(columns) for each, columns in seen.items()}
+    pipeline = config.load(file) if Path(file).suffix in _PIPELINES else None
+    seen = infer.observe(_changes(_read(file, format_, table, pipeline), lines, refused))
+    rules = {each: pipeline.rule(each) for each in seen} if pipeline else {}
+    proposals = {
+        str(each): infer.propose(columns)
+        for each, columns in seen.items()
+        if each not in rules or not rules[each].exclude
+    }
+    written = {rule.match for rule in pipeline.tables} if pipeline else set()
+    entries = {str(each): rule.match for each, rule in rules.items() if rule.match in written}
     rows = [
         {"table": name, "columns": [each._asdict() for each in inferred]}
         for name, inferred in proposals.items()
     ]
-    output.answer(output_as, rows, block(proposals))
+    output.answer(output_as, rows, block(proposals, entries))
     if refused:
         output.warning(
             f"{counted(len(refused), 'message')} could not be decoded and {'was' if len(refused) == 1 else 'were'} left out; the first: {refused[0]}"
@@ -53,14 +62,21 @@ def infer(
         raise IngestError(f"{file} holds no row that could be decoded")
 
 
-def block(by_table: dict[str, list[Proposal]]) -> str:
-    """Proposals as a ``tables:`` block, each with its evidence as a comment."""
+def block(by_table: dict[str, list[Proposal]], entries: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Proposals as a ``tables:`` block, each with its evidence as a comment.
+
+    ``entries`` are the ``match:`` of tables that have an entry: a second one would not apply.
+    """
     from ingest.operate.detection import quoted
 
     lines = ["tables:"]
     for name, proposals in by_table.items():
         typed_proposals = [each for each in proposals if each.type]
         lines += [f"  - match: {quoted(name)}"]
+        if entry := entries.get(name):
+            lines += [
+                f"    # the entry with match: {entry} applies, alone: add the columns there, or write this before it with all that it says"
+            ]
         lines += (
             ["    columns:"]
             if typed_proposals
@@ -79,14 +95,11 @@ Read = tuple[str, str, "Hints", str | None, "Pipeline | None"]
 """A file, its messages' format, what the parser may know, the framing if it is given, and the pipeline."""
 
 
-def _read(file: str, format_: str | None, table: str | None) -> Iterator[Read]:
-    if Path(file).suffix in _PIPELINES:
+def _read(file: str, format_: str | None, table: str | None, pipeline: Pipeline | None) -> Iterator[Read]:
+    if pipeline is not None:
         # the local files of every source; what is declared already is not proposed again
         from glob import glob
 
-        from ingest import config
-
-        pipeline = config.load(file)
         for source in pipeline.sources:
             if source.kind != "files":
                 output.warning(f"source {source.name} is not a source of files and is left out")

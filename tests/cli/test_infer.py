@@ -52,8 +52,17 @@ def test_the_block_is_yaml_with_types_that_hold_the_values(file):
 def test_a_pipeline_file_names_files_and_format(file):
     """Users have one already."""
     path = file.parent / "depot.yaml"
-    path.write_text(PIPELINE)
+    path.write_text(PIPELINE.replace("depot.*", "other.*"))
     assert ran(file, "--format", "dts-shareplex").stdout == ran(path).stdout
+
+
+def test_an_entry_that_is_there_is_named(file):
+    """A second entry for the table, pasted below it, was never read; pasted instead of it, the table lost its keys."""
+    path = file.parent / "depot.yaml"
+    path.write_text(PIPELINE)
+    assert "    # the entry with match: depot.* applies, alone: add the columns there, " in ran(path).stdout
+    path.write_text(PIPELINE.replace("keys: [id]", "exclude: true"))
+    assert "tables:\n" == ran(path).stdout
 
 
 def test_json_has_the_counts(file):
