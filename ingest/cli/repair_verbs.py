@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ingest.lake.lake import Lake, Tell
 
 app = typer.Typer()
+_OF_MESSAGES = ("kind", "batch", "source", "topic", "partition", "offset", "row")
 _ROW = 60  # characters of a row or cell in a table; --output json has it whole
 _PANEL = "Repair"
 
@@ -216,16 +217,29 @@ def fail_unless_done(rows: list[dict[str, Any]]) -> None:
 
 def _lines(example: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
     """A row that differed, cell by cell: its key, the column, and its text before and after."""
-    key = _cells(example.get("key") or {})
     before, after = example.get("before"), example.get("after")
+    key = _cells(example.get("key") or {}) or _message(before or after or {})
     if before is None:
-        return [(key, "", "missing", output.short(_cells(after or {}), _ROW))]
+        return [(key, "", "missing", output.short(_cells(_said(after or {})), _ROW))]
     if after is None:
-        return [(key, "", output.short(_cells(before), _ROW), "removed")]
+        return [(key, "", output.short(_cells(_said(before)), _ROW), "removed")]
     return [
         (key, column, *(_text(cells.get(column)) for cells in (before, after)))
         for column in dict.fromkeys((*before, *after))
     ]
+
+
+def _message(cells: Mapping[str, object]) -> str:
+    """The message from which a row of silver comes; empty for other rows. Long names of topics and files begin alike."""
+    place = "/".join(str(cells[name]) for name in _OF_MESSAGES[3:] if cells.get(name) is not None)
+    shown = place if len(place) <= _ROW else f"…{place[1 - _ROW :]}"
+    return f"batch {cells['batch']}  {shown}" if place and "batch" in cells else ""
+
+
+def _said(cells: Mapping[str, object]) -> dict[str, object]:
+    """What a row says of itself, without the message that it comes from."""
+    left_out = _OF_MESSAGES if _message(cells) else ()
+    return {name: cell for name, cell in cells.items() if name not in left_out and cell is not None}
 
 
 def _cells(cells: Mapping[str, object]) -> str:

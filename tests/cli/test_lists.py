@@ -237,3 +237,18 @@ def test_a_key_that_no_change_has_named_is_said_so(tmp_path: Path) -> None:
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
     done = CliRunner().invoke(app, ["explain", str(made.file), "depot.bins", "99"])
     assert "no change has named this key, and the mirror has no row of it" in " ".join(done.stdout.split())
+
+
+def test_a_change_that_was_decoded_otherwise_is_named_by_its_message() -> None:
+    """All lines of a backfill began with the same sixty characters, and showed nothing else."""
+    change = {
+        "kind": "change",
+        "batch": 3,
+        "source": "bins",
+        "topic": f"/srv/{'x' * 60}/in-7.jsonl",
+        "partition": 0,
+    }
+    change |= {"offset": 12, "row": 0, "note": None, "op": "update", "after": '{"id": "1"}'}
+    [(row, column, before, after)] = repair_verbs._lines({"before": change, "after": None})
+    assert (True, True) == (row.startswith("batch 3  …xxx"), row.endswith("/in-7.jsonl/0/12/0"))
+    assert ("", 'op = update, after = {"id": "1"}', "removed") == (column, before, after)
