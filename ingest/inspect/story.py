@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ingest.errors import counted
+from ingest.fold import OPEN
 
 if TYPE_CHECKING:
     from ingest.change import Image
@@ -95,6 +96,9 @@ def _verdict(story: Story) -> str:
     return f"the mirror DIFFERS in {', '.join(story.differing)}"
 
 
+_NOT_KNOWN = "what rows of before have in the column is not known here"
+
+
 def _event(event: StoryEvent, before: Image) -> list[str]:
     place = "" if event.topic is None else f"  {event.topic}/{event.partition}/{event.offset}"
     moment = f"  {event.event_time}" if event.event_time else ""
@@ -112,7 +116,11 @@ def _event(event: StoryEvent, before: Image) -> list[str]:
         ),
         *_labelled("changed", ", ".join(changes)),
         *(f"   {_effect(effect, event)}" for effect in event.effects or ()),
-        *(() if event.effects else ("   nothing: there was no row",)),
+        *(
+            ()
+            if event.effects
+            else (f"   nothing: {_NOT_KNOWN if event.op == OPEN else 'there was no row'}",)
+        ),
         *(f"   {text}" for text in event.remarks),
         *_labelled("note", event.note),
         *(() if event.raw is None else (_message(event.raw),)),

@@ -70,3 +70,11 @@ def test_what_an_event_changes_is_marked() -> None:
     )
     said = [line.strip() for line in lines(replace(story(), events=events)) if "changed" in line]
     assert ['changed    at: null -> "soon"', 'changed    by: "x" -> "y"'] == said
+
+
+def test_a_column_that_came_without_its_statement_does_not_deny_the_row() -> None:
+    """Below the changes of a row stood that there was none."""
+    events = (PLAIN, replace(PLAIN, number=2, op="open_column", effects=()))
+    text = "\n".join(lines(replace(story(), events=events)))
+    assert "there was no row" not in text.partition("2. batch")[2]
+    assert "is not known here" in text
