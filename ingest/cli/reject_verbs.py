@@ -146,4 +146,6 @@ def replay(
     run = None if result is None else describe(result)
     answer = {"batch": batch, "replayed": count, "still_rejected": still, "run": run}
     output.answer(output_as, answer, f"{done}{left}")
+    if still:
+        output.follow("rejects", file)
     end(result)
