@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import cast
 
@@ -257,7 +256,7 @@ def _noticed(lake: Lake, warm: Warm, result: Result) -> Iterator[str]:
     if "gold" in result.stages:
         yield from _in_catalog(lake, warm, result)
     if not warm.looked:
-        yield from (each.sentence for each in chain(*targets.of_other_settings(lake)))
+        yield from targets.settings_said(lake)
         yield from _written_by_spark(lake)
         yield from _open_to_two(lake)
         warm.looked = True

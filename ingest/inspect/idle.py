@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
-from itertools import chain
 
 from ingest.bronze import files, moved
 from ingest.bronze.positions import read_so_far
@@ -54,7 +53,7 @@ def idle(
         return None
     for mirror in lost:
         result.fail(mirror.said, mirror.name)
-    result.warnings += [each.sentence for each in chain(*targets.of_other_settings(lake))]
+    result.warnings += targets.settings_said(lake)
     return result
 
 

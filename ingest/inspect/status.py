@@ -17,7 +17,7 @@ from ingest.gold.complete_until import Complete
 from ingest.inspect import problems
 from ingest.inspect.finished import is_finished
 from ingest.inspect.gone_tables import departed
-from ingest.inspect.problem_kinds import EXCLUDED, OK, worst
+from ingest.inspect.problem_kinds import OK, worst
 from ingest.inspect.problems import Problem
 from ingest.lake import books, decoded_with, duck, faults, feeds, histories, rejects
 from ingest.lake import mirrors as known_mirrors
@@ -76,7 +76,7 @@ def _excluded(lake: Tables, entry: Mapping[str, Any], why: str) -> dict[str, Any
     said = f"{lake.pipeline.file} {why}{at}; `{typed}` removes it"
     [later] = lake.ask(f"SELECT min(started_at) AS moment FROM {{runs}} WHERE batch > {entry['batch'] or 0}")
     since = later["moment"] or decoded_with.edited_at(lake.pipeline)  # nothing has come since
-    return {"state": EXCLUDED, "message": said, "command": typed, "since": _utc(since)}
+    return {"state": known_mirrors.EXCLUDED, "message": said, "command": typed, "since": _utc(since)}
 
 
 def named(entries: list[dict[str, Any]], name: str) -> dict[str, Any]:

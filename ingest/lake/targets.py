@@ -132,6 +132,12 @@ def of_other_settings(lake: Tables) -> tuple[list[Mistyped], list[Outdated]]:
     return [each for each in wrong if not each.mirror.sources & of_batches], left
 
 
+def settings_said(lake: Tables) -> list[str]:
+    """The same in sentences."""
+    wrong, batches = of_other_settings(lake)
+    return [*(each.sentence for each in wrong), *(each.sentence for each in batches)]
+
+
 def mistyped(lake: Tables, outdated: Sequence[Outdated] | None = None) -> list[Mistyped]:
     """The mirrors with columns of which the pipeline file declares a type that does not hold what their rows may have.
 
