@@ -173,7 +173,7 @@ def of_sources(
         texts = [  # known, but still a reason to compare with the source
             f"{place} {gap.get('reason') or ''}".strip()
             for place, gap in zip(places, accepted, strict=True)
-            if gap["batch"] > since
+            if gap["batch"] >= since  # it was accepted after that batch, and lacks in the next one
         ]
         yield Metric("losses", len(texts), source=source, detail="; ".join(texts[:FAILING_KEYS]))
         waiting = rejected.get(source, 0)
