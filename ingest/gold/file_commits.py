@@ -16,7 +16,7 @@ from ingest.gold.planner import FoldPlan
 from ingest.gold.results import MirrorCommit
 from ingest.gold.targets import Target
 from ingest.gold.unfit import COUNTED
-from ingest.lake import commits, faults
+from ingest.lake import commits, delta, faults
 from ingest.lake.commits import NewRows
 from ingest.lake.datafiles import Added
 from ingest.lake.lake import Lake
@@ -95,7 +95,7 @@ def _described(lake: Tables, fold: FoldPlan) -> dict[str, Any]:
     }
     if given.plain:
         return {"meta": meta, "protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
-    vectors = ["deletionVectors"]
+    vectors = [delta.VECTORS_FEATURE]
     protocol = {
         "minReaderVersion": 3,
         "minWriterVersion": 7,

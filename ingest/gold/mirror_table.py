@@ -46,7 +46,7 @@ class Made:
     def properties(self, horizon_days: int) -> dict[str, str]:
         """Its Delta properties; history is kept for the retention period."""
         return {
-            "delta.enableDeletionVectors": "false" if self.plain else "true",
+            delta.VECTORS: "false" if self.plain else "true",
             delta.CHANGE_FEED: str(self.change_feed).lower(),
             "delta.deletedFileRetentionDuration": f"interval {horizon_days} days",
             "delta.logRetentionDuration": f"interval {max(30, horizon_days)} days",

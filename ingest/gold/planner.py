@@ -228,7 +228,7 @@ def _too_many_cells(fold: FoldPlan) -> str:
 def takes_vectors(fold: FoldPlan) -> bool:
     """True if some rows of a mirror's files can be deleted while the others stay as they are."""
     before, mirror = fold.before, fold.plan.mirror
-    enabled = delta.is_on(before.configuration, "delta.enableDeletionVectors")
+    enabled = delta.is_on(before.configuration, delta.VECTORS)
     # a truncate ends states, and deletes none
     cleared = not histories.is_history(mirror) and _is_cleared(fold.work)
     return enabled and _rows_stay(fold) and bool(mirror.keys) and not fold.again and not cleared

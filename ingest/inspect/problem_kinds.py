@@ -79,6 +79,7 @@ OF_THE_LAKE = {
             WARN,
             ("rebuild", "backfill"),
         ),
+        Kind("not_plain", "it has deletion vectors, and is to have none", WARN, ("rebuild",)),
         Kind("left_out", "It lacks rows that came while its table was excluded", ERROR, ("backfill",)),
         Kind("missing_inputs", "its topics, or its folder, are not there", WARN, ("plan",), "source"),
         Kind("decoded_before", "decoded otherwise than today", WARN, ("backfill",), "source"),

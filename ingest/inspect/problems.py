@@ -488,6 +488,9 @@ def _of_decoding(lake: Tables) -> Iterator[Problem]:
     for mistyped in wrong:
         since, name = decoded_with.edited_at(lake.pipeline), mistyped.mirror.name
         yield _of_kind("declared_types", mistyped.sentence, mistyped.command, name, since)
+    for marked in targets.not_plain(lake):
+        since = decoded_with.edited_at(lake.pipeline)
+        yield _of_kind("not_plain", marked.sentence, marked.command, marked.mirror.name, since)
     for outdated in batches:
         text, typed = outdated.sentence, outdated.command
         if outdated.left_out is None:

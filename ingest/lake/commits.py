@@ -198,6 +198,7 @@ class NewRows(NamedTuple):
     meta: Mapping[str, Any] = {}  # of a new table, with its protocol
     protocol: Mapping[str, Any] = {}
     changes: bool = True  # False: the table holds the same rows as before
+    plain: bool = False  # no file of it has or gets a deletion vector, and its readers need not know of any
 
 
 def write(
@@ -264,7 +265,8 @@ def join(
 def publish(path: str, staged: Staged, metadata: str, writer: str, batch: int) -> None:
     """Replace a table's rows and columns by those of a staged table, under the writer's identifier.
 
-    The table keeps its properties and its identity; if there is none, it is created.
+    The table keeps its properties and its identity, but for deletion vectors that the staged one does not have; if there is
+    none, it is created.
 
     Raises:
         TakenError: the writer has committed this batch, or a later one, already.
@@ -281,6 +283,7 @@ def publish(path: str, staged: Staged, metadata: str, writer: str, batch: int) -
         metrics={name: str(number) for name, number in metrics.items() if number is not None},
         meta=new.meta,
         protocol=new.protocol,
+        plain=not new.takes_vectors,
     )
     for state in _attempts(path, writer, batch):
         if write(path, state, rows, metadata, writer, batch):
@@ -303,10 +306,14 @@ def _changing(
         operationMetrics=rows.metrics,
     )  # fmt: skip
     schema = rows.schema or state.meta["schemaString"]
-    if (protocol := _protocol(state.protocol or rows.protocol, schema)) != state.protocol:
+    before = state.protocol or rows.protocol
+    protocol = _protocol(_without_vectors(before) if rows.plain else before, schema)
+    if protocol != state.protocol:
         yield {"protocol": protocol}
     if rows.schema:
         about = state.meta or {**rows.meta, "id": str(uuid.uuid4()), "createdTime": now}
+        if rows.plain and state.takes_vectors:
+            about = {**about, "configuration": {**state.configuration, delta.VECTORS: "false"}}
         yield {"metaData": {**about, "schemaString": schema}}
     if writer:
         yield {"txn": {"appId": writer, "version": batch, "lastUpdated": now}}
@@ -366,6 +373,19 @@ def _protocol(now: Mapping[str, Any], schema: str) -> Mapping[str, Any]:
         "readerFeatures": sorted({*(now.get("readerFeatures") or ()), _FEATURE}),
         "writerFeatures": sorted({*written, _FEATURE}),
     }
+
+
+def _without_vectors(now: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A table's protocol, no higher than its features other than deletion vectors need."""
+    read, written = (
+        sorted({*(now.get(name) or ())} - {delta.VECTORS_FEATURE})
+        for name in ("readerFeatures", "writerFeatures")
+    )
+    if read or not now.get("writerFeatures"):
+        return now if not read else {**now, "readerFeatures": read, "writerFeatures": written}
+    if {*written} <= {"appendOnly", "invariants"}:
+        return {"minReaderVersion": 1, "minWriterVersion": 2}
+    return {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": written}
 
 
 def engine(*, by_spark: bool) -> str:

@@ -47,6 +47,7 @@ def type_of_log(kind: object) -> str:
 
 
 CHANGE_FEED = "delta.enableChangeDataFeed"
+VECTORS, VECTORS_FEATURE = "delta.enableDeletionVectors", "deletionVectors"
 
 
 def is_on(properties: Mapping[str, str], name: str) -> bool:
@@ -150,6 +151,11 @@ class Snapshot:
         version = self.protocol.get("minWriterVersion") or 0
         features = set(self.protocol.get("writerFeatures") or ())
         return 1 <= version <= 2 or (version == 7 and features <= _WRITABLE)
+
+    @property
+    def takes_vectors(self) -> bool:
+        """True if its readers must know deletion vectors."""
+        return VECTORS_FEATURE in (self.protocol.get("readerFeatures") or ())
 
     @property
     def columns(self) -> tuple[str, ...]:

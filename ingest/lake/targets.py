@@ -15,7 +15,7 @@ from ingest import types
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule, target
 from ingest.errors import command
-from ingest.lake import decoded_with, feeds, lanes
+from ingest.lake import commits, decoded_with, feeds, lanes
 from ingest.lake.decoded_with import Outdated
 from ingest.lake.mirrors import Column, Mirror, fed_before, known, reshaped, rule_for, rules, unfed
 from ingest.lake.names import mirror_path
@@ -133,9 +133,42 @@ def of_other_settings(lake: Tables) -> tuple[list[Mistyped], list[Outdated]]:
 
 
 def settings_said(lake: Tables) -> list[str]:
-    """The same in sentences."""
+    """The same in sentences, with the mirrors that are not plain."""
     wrong, batches = of_other_settings(lake)
-    return [*(each.sentence for each in wrong), *(each.sentence for each in batches)]
+    return [each.sentence for listed in (wrong, batches, not_plain(lake)) for each in listed]
+
+
+@dataclass(frozen=True, slots=True)
+class Vectored:
+    """A mirror that was made before `plain_tables:` was written."""
+
+    mirror: Mirror
+    command: str  # that makes it plain
+
+    @property
+    def sentence(self) -> str:
+        """What is not as the pipeline file says, and what to do."""
+        return f"{self.mirror.name} asks its readers to know deletion vectors, though plain_tables: is true: `{self.command}` makes it plain."
+
+
+def not_plain(lake: Tables) -> list[Vectored]:
+    """The mirrors that a rebuild makes plain, which they were to be and are not.
+
+    Where only Spark commits, a rebuild keeps what a table asks of its readers.
+    """
+    pipeline = lake.pipeline
+    if not any(rule.plain_tables for rule in pipeline.every_rule) and not pipeline.plain_tables:
+        return []
+    if commits.why_no_commits(pipeline.lake) or pipeline.rewrite_budget == 0:
+        return []
+    by_path = known(lake)
+    return [
+        Vectored(mirror, command("rebuild", pipeline.file, mirror.name))
+        for view in views(lake)
+        for path, of_mirror in rules(view).items()
+        if (mirror := by_path.get(path)) and (pipeline.plain_tables or of_mirror[0].plain_tables)
+        if (state := lake.snapshot(path)).takes_vectors and state.is_plain
+    ]
 
 
 def mistyped(lake: Tables, outdated: Sequence[Outdated] | None = None) -> list[Mistyped]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.lake import commits, delta, mirrors
+from ingest.lake import commits, delta, mirrors, targets
 from ingest.lake.commits import Staged, TakenError
 from ingest.run import Warm
 from tests.gold.depot import Depot
@@ -122,6 +122,47 @@ def test_a_generation_is_published_once(tmp_path: Path) -> None:
     assert (11, {f"w/{i}": 2 for i in range(12)}) == (table.version(), state.transactions)
     assert staged.state.meta["configuration"] == state.meta["configuration"] == table.metadata().configuration
     assert [one.place for one in staged.state.files] == [one.place for one in state.files]
+
+
+@pytest.mark.parametrize("zone", ["", "datetime(6)"])
+def test_a_mirror_that_is_to_be_plain_is_published_so(zone: str, tmp_path: Path) -> None:
+    """Nothing obeyed `plain_tables:` of a mirror that was there: readers without deletion vectors could never open it."""
+    depot = depot_of(tmp_path)
+    depot.rule = TableRule("yard.*")
+    row, types = {"id": "1", "n": "1"}, {"id": "int", "n": "int"}
+    if zone:
+        depot.ddl("ALTER TABLE depot ADD COLUMN at DATETIME(6)")
+    depot.say(isDdl=False, type="DELETE", data=[row], mysqlType=types, old=None, pkNames=["id"], sql="")
+    assert ("done", "") == depot.run()
+    before = depot.lake().snapshot(MIRROR)
+    assert before.takes_vectors
+    assert [] == targets.not_plain(depot.lake())
+    depot.rule = TableRule("yard.*", plain_tables=True)
+    [said] = targets.not_plain(depot.lake())
+    assert ["rebuild", "yard.depot"] == said.command.split()[1::2]
+    depot.rule = TableRule("yard.*", plain_tables=True, where="n > 2")
+    assert ("done", "") == depot.row(id="9", n="9").run()
+    after = depot.lake().snapshot(MIRROR)
+    assert "" == depot.why_merge
+    assert (before.table_id, [], False) == (
+        after.table_id, targets.not_plain(depot.lake()), delta.is_on(after.configuration, delta.VECTORS)
+    )  # fmt: skip
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
+    assert (after.protocol == protocol) != bool(zone)
+    assert "deletionVectors" not in json.dumps(after.protocol)
+    table = deltalake.DeltaTable(depot.lake().path(MIRROR))
+    assert [3, 4, 9] == sorted(table.to_pyarrow_table()["id"].to_pylist())
+    depot.say(
+        isDdl=False,
+        type="DELETE",
+        data=[{"id": "9", "n": "9"}],
+        mysqlType=types,
+        old=None,
+        pkNames=["id"],
+        sql="",
+    )
+    assert ("done", "") == depot.run()
+    assert ([3, 4], False) == ([row[0] for row in rows(depot)], depot.lake().snapshot(MIRROR).takes_vectors)
 
 
 def test_both_ways_publish_the_same(spark: SparkSession, tmp_path: Path) -> None:

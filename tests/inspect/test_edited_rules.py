@@ -57,6 +57,7 @@ EDITS = {
     "stale": Edit("into", "", "into: d.elsewhere", "drop", gone="stale"),
     "more": Edit("also", "", "also: [{into: d.further}]", NEXT_RUN, also="mirrors/d/further"),
     "fewer": Edit("also", "also: [{into: d.third}]", "", "drop", gone="third"),
+    "flat": Edit("plain_tables", "", "plain_tables: true", "rebuild"),
     "out": Edit("exclude (table)", "", "exclude: true", "drop", gone="out"),
 }  # fmt: skip
 COLUMNS = {"id": "bigint", "n": "int", "price": "varchar(20)"}
@@ -128,6 +129,7 @@ class Yard:
                 keyed = mirror.keys[0] == ("price" if "keys" in edit.after else "id")
                 same = rows["n"] == edit.rows + more
                 is_there = not edit.also or lake.exists(edit.also)
+                is_there &= "plain" not in edit.after or not lake.snapshot(mirror.path).takes_vectors
                 instead = (
                     None
                     if (types, same, is_there, keyed) == (edit.types, True, True, True)
