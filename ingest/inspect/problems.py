@@ -485,12 +485,9 @@ def _of_decoding(lake: Tables) -> Iterator[Problem]:
         typed = command("rebuild", lake.pipeline.file, "--layer", "silver")
         yield _of_kind("masks", mixed, typed, since=decoded_with.edited_at(lake.pipeline))
     wrong, batches = targets.of_other_settings(lake)
-    for mistyped in wrong:
-        since, name = decoded_with.edited_at(lake.pipeline), mistyped.mirror.name
-        yield _of_kind("declared_types", mistyped.sentence, mistyped.command, name, since)
-    for marked in targets.not_plain(lake):
-        since = decoded_with.edited_at(lake.pipeline)
-        yield _of_kind("not_plain", marked.sentence, marked.command, marked.mirror.name, since)
+    edited = decoded_with.edited_at(lake.pipeline)
+    for unlike in wrong:
+        yield _of_kind(unlike.kind, unlike.sentence, unlike.command, unlike.mirror, edited)
     for outdated in batches:
         text, typed = outdated.sentence, outdated.command
         if outdated.left_out is None:
@@ -587,7 +584,7 @@ def _of_kind(
 ) -> Problem:
     """A problem that needs no check; its text says by itself what it is about."""
     kind = KINDS[name]
-    subject = f"{kind.about or mirror}: {kind.title}"[:LONGEST]
+    subject = f"{kind.about or mirror or 'mirrors'}: {kind.title}"[:LONGEST]
     return Problem(subject, kind.severity, text, typed, text, kind.name, mirror, _moment(since))
 
 

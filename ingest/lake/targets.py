@@ -7,9 +7,9 @@ of the further mirrors at one place in ``also:``, and no others (`ingest.config.
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from ingest import types
 from ingest.change import TableId
@@ -22,6 +22,8 @@ from ingest.lake.names import mirror_path
 from ingest.lake.tables import Tables
 
 AnyLake = TypeVar("AnyLake", bound=Tables)
+_SINGLY = 3  # mirrors of one edit that are each said in a sentence
+_TYPED = 20  # mirrors that a command names at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,16 +113,24 @@ class Mistyped:
     command: str  # that folds them
 
     @property
-    def sentence(self) -> str:
-        """What is not as the pipeline file says, and what to do."""
-        said = ", ".join(
+    def said(self) -> str:
+        """Which type each has."""
+        return ", ".join(
             f"{column.name} is {column.delta} instead of {declared}" for column, declared in self.columns
         )
-        return f"{self.mirror.name} has not the types that columns: declares ({said}): `{self.command}` folds its rows again with these."
 
 
-def of_other_settings(lake: Tables) -> tuple[list[Mistyped], list[Outdated]]:
-    """What was folded or decoded with other settings than today's, each table in one place.
+class Unlike(NamedTuple):
+    """A mirror, or many, that are not as the pipeline file says until a command folds them again; of many there is no name."""
+
+    kind: str  # of the problem
+    mirror: str
+    sentence: str
+    command: str
+
+
+def of_other_settings(lake: Tables) -> tuple[list[Unlike], list[Outdated]]:
+    """What was made, folded or decoded with other settings than today's, each table in one place.
 
     Batches are named where more is to be said of a table than that its mirror has other types than are declared.
     """
@@ -129,29 +139,51 @@ def of_other_settings(lake: Tables) -> tuple[list[Mistyped], list[Outdated]]:
     of_types = {table for each in wrong for table in each.mirror.sources}
     left = [more for each in batches if (more := each.beside(of_types))]
     of_batches = {table for each in left for table in each.by_table}
-    return [each for each in wrong if not each.mirror.sources & of_batches], left
+    alone = [each for each in wrong if not each.mirror.sources & of_batches]
+    return [*_of_types(alone), *_of_vectors(lake.pipeline, not_plain(lake))], left
 
 
 def settings_said(lake: Tables) -> list[str]:
-    """The same in sentences, with the mirrors that are not plain."""
-    wrong, batches = of_other_settings(lake)
-    return [each.sentence for listed in (wrong, batches, not_plain(lake)) for each in listed]
+    """The same in sentences."""
+    return [each.sentence for listed in of_other_settings(lake) for each in listed]
 
 
-@dataclass(frozen=True, slots=True)
-class Vectored:
-    """A mirror that was made before `plain_tables:` was written."""
+def _of_types(wrong: Iterable[Mistyped]) -> Iterator[Unlike]:
+    """The mirrors with other types; many that one command repairs, as after an edit of an entry for all of them, in a sentence."""
+    by_command: dict[str, list[Mistyped]] = {}
+    for each in sorted(wrong, key=lambda each: each.mirror.name):
+        by_command.setdefault(each.command, []).append(each)
+    for typed, listed in by_command.items():
+        if len(listed) > _SINGLY:
+            said = "; ".join(f"{each.mirror.name}: {each.said}" for each in listed[:_SINGLY])
+            said, folds = (
+                f"{said}; and {len(listed) - _SINGLY} more",
+                f"`{typed}` folds their rows again with these.",
+            )
+            have = f"{len(listed)} mirrors have not the types that columns: declares"
+            yield Unlike("declared_types", "", f"{have} ({said}): {folds}", typed)
+            continue
+        for each in listed:
+            has = f"{each.mirror.name} has not the types that columns: declares"
+            folds = f"`{typed}` folds its rows again with these."
+            yield Unlike("declared_types", each.mirror.name, f"{has} ({each.said}): {folds}", typed)
 
-    mirror: Mirror
-    command: str  # that makes it plain
 
-    @property
-    def sentence(self) -> str:
-        """What is not as the pipeline file says, and what to do."""
-        return f"{self.mirror.name} asks its readers to know deletion vectors, though plain_tables: is true: `{self.command}` makes it plain."
+def _of_vectors(pipeline: Pipeline, wrong: Sequence[Mirror]) -> Iterator[Unlike]:
+    names = sorted(mirror.name for mirror in wrong)
+    must, though = "to know deletion vectors", "though plain_tables: is true"
+    if len(names) > _SINGLY:
+        typed = command("rebuild", pipeline.file, *(names if len(names) <= _TYPED else ()))
+        ask = f"{len(names)} mirrors, such as {names[0]}, ask their readers {must}, {though}"
+        yield Unlike("not_plain", "", f"{ask}: `{typed}` makes them plain.", typed)
+        return
+    for name in names:
+        typed = command("rebuild", pipeline.file, name)
+        asks = f"{name} asks its readers {must}, {though}"
+        yield Unlike("not_plain", name, f"{asks}: `{typed}` makes it plain.", typed)
 
 
-def not_plain(lake: Tables) -> list[Vectored]:
+def not_plain(lake: Tables) -> list[Mirror]:
     """The mirrors that a rebuild makes plain, which they were to be and are not.
 
     Where only Spark commits, a rebuild keeps what a table asks of its readers.
@@ -163,7 +195,7 @@ def not_plain(lake: Tables) -> list[Vectored]:
         return []
     by_path = known(lake)
     return [
-        Vectored(mirror, command("rebuild", pipeline.file, mirror.name))
+        mirror
         for view in views(lake)
         for path, of_mirror in rules(view).items()
         if (mirror := by_path.get(path)) and (pipeline.plain_tables or of_mirror[0].plain_tables)

@@ -111,7 +111,7 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
     decoded = silver.decode(pipeline, sources.messages)
     for described in sources.described:
         _add_sample(described, decoded, sum(_is_of(described, *message[1:3]) for message in sources.messages))
-    mistyped, batches = targets.of_other_settings(lake) if lake is not None else ((), ())
+    unlike, batches = targets.of_other_settings(lake) if lake is not None else ((), ())
     for outdated in batches:
         described = next(source for source in sources.described if source["source"] == outdated.source)
         described["warnings"].append(outdated.sentence)
@@ -137,7 +137,7 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         "catalog": _catalog(pipeline, lake, tables, sampled),
         "problems": [*_problems(lake, known.last, sources, tables)],
         "warnings": [
-            *(mirror.sentence for mirror in mistyped),
+            *(each.sentence for each in unlike),
             *_warnings(pipeline, lake, known, decoded.lines, tables),
         ],
     }

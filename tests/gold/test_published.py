@@ -138,8 +138,8 @@ def test_a_mirror_that_is_to_be_plain_is_published_so(zone: str, tmp_path: Path)
     assert before.takes_vectors
     assert [] == targets.not_plain(depot.lake())
     depot.rule = TableRule("yard.*", plain_tables=True)
-    [said] = targets.not_plain(depot.lake())
-    assert ["rebuild", "yard.depot"] == said.command.split()[1::2]
+    [said] = targets.of_other_settings(depot.lake())[0]
+    assert ("not_plain", ["rebuild", "yard.depot"]) == (said.kind, said.command.split()[1::2])
     depot.rule = TableRule("yard.*", plain_tables=True, where="n > 2")
     assert ("done", "") == depot.row(id="9", n="9").run()
     after = depot.lake().snapshot(MIRROR)

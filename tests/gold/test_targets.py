@@ -279,4 +279,29 @@ def test_declared_types_are_compared_without_the_books(
         assert [] == targets.mistyped(LakeReader(mine.pipeline))
     mine.rule = replace(ITEM, columns={"region": "int32"})
     [mistyped] = targets.mistyped(LakeReader(mine.pipeline))
-    assert "region is STRING instead of int32" in mistyped.sentence
+    assert "region is STRING instead of int32" == mistyped.said
+
+
+def test_one_edit_of_many_mirrors_is_said_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One line of the pipeline file that concerns 500 mirrors brought 500 lines of `status`, and as many alerts."""
+    mine = shops(tmp_path)
+    mine.say(1, "INSERT", 1, "a", region="EU").run()
+    mine.rule = replace(ITEM, columns={"region": "int32"}, plain_tables=True)
+    reader = LakeReader(mine.pipeline)
+    types, vectors = targets.of_other_settings(reader)[0]
+    assert ["shop_1.item"] * 2 == [types.mirror, vectors.mirror]
+    [mistyped] = targets.mistyped(reader)
+    named = [
+        replace(mistyped.mirror, table=mistyped.mirror.table._replace(table=f"t{i:02}")) for i in range(30)
+    ]
+    monkeypatch.setattr(targets, "mistyped", lambda *_: [replace(mistyped, mirror=each) for each in named])
+    monkeypatch.setattr(targets, "not_plain", lambda _: named)
+    types, vectors = targets.of_other_settings(reader)[0]
+    assert ("", "", mistyped.command) == (types.mirror, vectors.mirror, types.command)
+    assert "30 mirrors have not the types" in types.sentence
+    assert "; and 27 more)" in types.sentence
+    assert ["ingest", "rebuild"] == vectors.command.split()[:-1], "all of them"
+    monkeypatch.setattr(targets, "not_plain", lambda _: named[:4])
+    assert targets.of_other_settings(reader)[0][1].command.endswith("shop_1.t02 shop_1.t03")
