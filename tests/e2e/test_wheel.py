@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -98,6 +99,24 @@ def test_the_command_is_there(installed: Path, tmp_path: Path) -> None:
     assert "ingest 0." in run(installed, "--version", folder=tmp_path).stdout
     for verb in ("run", "serve", "explain", "reconcile"):
         assert 0 == run(installed, verb, "--help", folder=tmp_path).returncode
+
+
+def test_an_archive_of_the_sources_builds_the_same_bytes(tmp_path: Path) -> None:
+    """Whoever builds a release again, elsewhere and later, could not tell whether it is the one that was published."""
+
+    def built(sources: Path, folder: Path) -> dict[str, str]:
+        words = [sys.executable, "-m", "hatchling", "build", "--directory", str(folder)]
+        subprocess.run(words, cwd=sources, check=True, timeout=300, capture_output=True)
+        return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.iterdir()}
+
+    first = built(ROOT, tmp_path / "first")
+    (archive,) = (tmp_path / "first").glob("*.tar.gz")
+    shutil.unpack_archive(archive, tmp_path / "sources", filter="data")
+    (sources,) = (tmp_path / "sources").iterdir()
+    for file in sources.rglob("*"):
+        os.utime(file, (1, 1_000_000_000))
+    assert {".whl", ".gz"} == {Path(name).suffix for name in first}
+    assert first == built(sources, tmp_path / "second")
 
 
 @pytest.mark.slow
