@@ -45,7 +45,8 @@ class SchemaStep(NamedTuple):
     becomes NOT NULL (``solid``), NULL becomes ``zero``, or stays NULL if that is not known. The values of a
     ``computed`` column are not known, nor zeros of a ``serial`` one (AUTO_INCREMENT). With a ``label`` the first text
     becomes the second, as when PostgreSQL renames a value of an enum. A step with ``since`` is that of
-    a repeated statement: it changes only rows that repeated older messages have set since then.
+    a repeated statement: it changes only rows that repeated older messages have set since then. After a ``new_incarnation``
+    that is ``filled`` the table may have rows that no message shows (RENAME TABLE, CREATE AS SELECT).
     """
 
     order: Order
@@ -64,6 +65,7 @@ class SchemaStep(NamedTuple):
     computed: bool = False
     serial: bool = False
     label: tuple[str, str] | None = None
+    filled: bool = False
 
     @property
     def empties(self) -> bool:

@@ -106,6 +106,10 @@ TWO_ROWS = Mismatch("", "two rows", "two rows")
 """Two rows have met at the key, and neither images nor a transaction say which of them leaves it."""
 
 
+NEVER_CAME = Mismatch("", "a row", None)
+"""No message has brought the row, although those of all rows have come: one is lost, maybe the change of its key."""
+
+
 class Link(NamedTuple):
     """A change with an image before, compared with the row that it changes; it closes without differences."""
 
@@ -128,11 +132,14 @@ class Chain:
         table: the state of the fold; a change is compared before it is applied.
         logical: the logical type of each column for which messages name none.
         images: how the dialect writes images before.
+        loaded: the table was loaded as a whole before the changes that are judged.
     """
 
     table: Table
     logical: Mapping[str, str] = field(default_factory=dict)
     images: ImagesBefore = WHOLE
+    loaded: bool = False
+    _empty: Order | None = None  # where the table was last known to have no row
     _said: set[Hashable] = field(default_factory=set)  # identities of the changes before this one
     _loaded: set[Key] = field(
         default_factory=set
@@ -158,6 +165,10 @@ class Chain:
                     for key, row in self.table.rows.items()
                     if event.column not in row.values and event.meets(row)
                 }
+            if _shows_empty(event):
+                self._empty = event.order
+            elif isinstance(event, SchemaStep) and event.empties:
+                self._empty = None
             yield event, done, link
 
     def remember(self, event: Placed) -> None:
@@ -182,9 +193,19 @@ class Chain:
                 return Link(event, key, (TWO_ROWS,))
             row = departure.takes
         if row is None and key not in self.table.last:
-            return None  # nothing is known of the key's past
+            excuse = self._without_past(event)
+            return Link(event, key, (NEVER_CAME,), excuse) if self.loaded or excuse is None else None
         link_faults = tuple(self._differences(change, key, row))
         return Link(event, key, link_faults, self._excuse(event, key) if link_faults else None)
+
+    def _without_past(self, event: Placed) -> Excuse | None:
+        """Why a row that no message has brought may be right: only of a table that was empty all rows have come.
+
+        A load that runs beside changes, and has no place among them, does not read what is deleted or moved meanwhile.
+        """
+        if self._empty is None or self._empty.epoch != event.order.epoch:
+            return Excuse.EPOCH
+        return Excuse.LOADED if self.loaded and not event.order.sequence else None
 
     def _differences(self, change: Change, key: Key, row: Row | None) -> Iterator[Mismatch]:
         if row is None:
@@ -242,6 +263,14 @@ class Chain:
         self.remember(event)
 
 
+def _shows_empty(event: Placed | SchemaStep) -> bool:
+    """True of a TRUNCATE and a CREATE; not of the mark before rows that were read later than at their place."""
+    if isinstance(event, SchemaStep):
+        return event.empties and not event.filled
+    number = number_of(event.order)
+    return event.change.op is Op.TRUNCATE and number in (None, event.order.arrival[0])
+
+
 def _moves_in_time(now: str | None, then: str | None) -> bool:
     """True if a column's type was, between two messages, changed to or from an instant."""
     if now == then:
@@ -264,6 +293,8 @@ def in_words(differences: Sequence[Mismatch]) -> str:
             "a row leaves this key to which another one has moved, and neither its image before nor a transaction says which "
             "of the two it is: the later one is taken"
         )
+    if differences[0] == NEVER_CAME:
+        return "a change says that a row was there, and no message has brought one"
     if not differences[0].column:
         return "a change says that a row was there, and the changes before it give none"
     parts = [

@@ -20,7 +20,7 @@ from ingest.lake import lanes
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror, rule_for
 from ingest.lake.names import folded
-from ingest.lake.resolve import Presence, empties, leaves_open
+from ingest.lake.resolve import DOUBTED, Presence, empties, leaves_open
 from ingest.lake.tables import Tables
 from ingest.values.conversions import KEEP, UNSAID, in_charset, named
 
@@ -143,7 +143,8 @@ class _Walk:
             self.charset = UNSAID
             self.columns = {name: _Column(column.type) for name, column in self.columns.items()}
             self._declare(effect)
-            yield SchemaStep(order, "new_incarnation")
+            is_bare = effect.action == "create_table" and effect.note not in ("as-select", DOUBTED)
+            yield SchemaStep(order, "new_incarnation", filled=not is_bare)
             return
         match effect.action:
             case "truncate" if empties(effect):

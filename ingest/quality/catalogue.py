@@ -21,6 +21,7 @@ HELD, FOLD_FAILED = "The table is held", "The last fold failed"  # titles of pro
 FAILED_CHECK = "check"  # the state of an alarm that a check has raised, in `runs`
 LAST_RUN = "last run"  # the subject of a run's alarms
 FAILING_KEYS = 20
+NEVER_SENT = "rows_never_sent"  # of which only a change came
 LEFT_OUT = "rows_left_out"  # by a condition
 CASCADED_ROWS = "cascaded_rows"
 CELLS_CUT = "cells_cut"
@@ -92,6 +93,8 @@ CHECKS = {
               advice="See the row's life with the command that is given, then fold the mirror again: `{rebuild}`.", lasting=True, ends_with=WHOLE_ROW),
         Check("images_before", "Each change finds the row that it describes", "Changes do not find the row that they describe", "keys whose rows were not as a change says that they were before it", "error", 0,
               advice="A message was lost or came in the wrong order, or a statement changed rows otherwise than was understood: look at the history of a failing key, then compare the mirror with the source.", lasting=True, ends_with=WHOLE_ROW),
+        Check(NEVER_SENT, "Each changed row has come", "Rows were changed that never came", "keys of which a change says that a row was there, and no message has brought one", "error", 0,
+              advice="A message was lost, maybe the change of a key, whose old row is then still there: compare the mirror with the source.", lasting=True),
         Check("changes_compared", "Changes with an image before", "Changes with an image before", "changes whose image before was compared with the row of the change before", "warn", None),
         Check("changes_proven", "Changes proven by the next one", "Changes proven by the next one", "changes whose image before is the row that it describes", "warn", None),
         Check("insert_of_a_live_key", "Inserted keys were free", "Keys were inserted twice", "keys inserted with other values while they were there", "error", 0,

@@ -730,6 +730,7 @@ class _Check:
             steps,
             reading.images,
             reading.cut.met,
+            self._gained() > 0,
         )
         return images_before.prove(self.lake, self.mirror, lane, self.since)
 

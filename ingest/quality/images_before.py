@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -26,7 +26,7 @@ from ingest import images_before
 from ingest.change import Image
 from ingest.errors import command, counted
 from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, key_of_change, texts_of_key, typed
-from ingest.images_before import WHOLE, Chain, ImagesBefore, Mismatch, in_words
+from ingest.images_before import NEVER_CAME, WHOLE, Chain, ImagesBefore, Mismatch, in_words
 from ingest.lake.datafiles import listed
 from ingest.lake.delta import Snapshot, snapshot
 from ingest.lake.lake import Lake
@@ -34,12 +34,13 @@ from ingest.lake.mirrors import Mirror, Shard, shard_of
 from ingest.lake.stamps import change_of
 from ingest.order import is_weak, order_of
 from ingest.quality.arrow_rows import changes_of_keys, mirror_rows
-from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
+from ingest.quality.catalogue import FAILING_KEYS, NEVER_SENT, Metric, key_json
 from ingest.quality.cell_diff import KeyHistory, key_of_row
 from ingest.quality.cell_values import of_text
 from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf, lost_sources
 
 FIRSTS = 100  # keys of a mirror whose first change is compared with the row that the mirror had before
+BEGUN = 20_000  # such keys if the mirror has got more rows than were inserted
 COMMITS = 64  # of a mirror's log that are searched for its state before a batch
 JUDGED = 200  # suspected keys of a lane that are judged after one batch
 Numbers = npt.NDArray[np.int64]
@@ -53,6 +54,12 @@ class Broken:
     texts: tuple[str, ...]  # the key's cells as the source writes them
     batch: int
     differences: tuple[Mismatch, ...]
+    certain: bool = True  # no load beside the changes may have left the row out
+
+    @property
+    def is_unsent(self) -> bool:
+        """True if no message has brought the row."""
+        return self.differences == (NEVER_CAME,)
 
 
 @dataclass(slots=True)
@@ -64,6 +71,7 @@ class Proof:
     unjudged: int = 0  # suspected keys beyond those that are judged at once
     strong: bool = True  # each change has a position of its source
     broken: list[Broken] = field(default_factory=list)
+    unsent: list[Broken] = field(default_factory=list)  # changes of rows that no message has brought
 
     def add(self, lane: Proof) -> None:
         """Add what another lane's changes prove."""
@@ -72,6 +80,7 @@ class Proof:
         self.unjudged += lane.unjudged
         self.strong &= lane.strong
         self.broken += lane.broken
+        self.unsent += lane.unsent
 
 
 # --- suspecting -----------------------------------------------------------------------------------
@@ -84,6 +93,7 @@ class Screened:
     compared: int = 0
     proven: int = 0
     suspects: set[int] = field(default_factory=set)  # hashes of keys
+    unsent: set[int] = field(default_factory=set)  # of keys that had no row before their first change
     firsts: list[Mapping[str, Any]] = field(default_factory=list)  # the first changes of some keys
     hashes: list[int] = field(default_factory=list)  # of the keys of these
 
@@ -99,7 +109,13 @@ class _Entries(NamedTuple):
     leaves: npt.NDArray[np.bool_]
 
 
-def screen(changes: pa.Table, truncates: Iterable[str], since: int, images: ImagesBefore = WHOLE) -> Screened:
+def screen(
+    changes: pa.Table,
+    truncates: Iterable[str],
+    since: int,
+    images: ImagesBefore = WHOLE,
+    firsts: int = FIRSTS,
+) -> Screened:
     """Compare neighbours among the changes of each key.
 
     Args:
@@ -108,6 +124,7 @@ def screen(changes: pa.Table, truncates: Iterable[str], since: int, images: Imag
         truncates: the order keys of the lane's TRUNCATEs among them.
         since: changes up to this batch are not judged again.
         images: how the lane's dialect writes images before.
+        firsts: how many keys' first changes are taken.
     """
     screened = Screened()
     changes = _in_order(changes.combine_chunks())
@@ -129,9 +146,9 @@ def screen(changes: pa.Table, truncates: Iterable[str], since: int, images: Imag
     later = np.flatnonzero(asked & follows)
     alone = _keys_alone(changes) if images.key_deletes else np.zeros(len(changes), bool)
     _neighbours(screened, changes, _Pairs(entries, later, images, alone), sorted(truncates))
-    firsts = starts[asked[starts] & ~alone[entries.row[starts]]][:FIRSTS]
-    screened.firsts = changes.take(pa.array(entries.row[firsts])).to_pylist()
-    screened.hashes = entries.hashes[firsts].tolist()
+    first = starts[asked[starts] & ~alone[entries.row[starts]]][:firsts]
+    screened.firsts = changes.take(pa.array(entries.row[first])).to_pylist()
+    screened.hashes = entries.hashes[first].tolist()
     return screened
 
 
@@ -237,7 +254,10 @@ def _is_in(said: bytes, filled: bytes | None, row: bytes, *, is_part: bool) -> b
 
 def compare_firsts(lake: Lake, mirror: Mirror, screened: Screened, lane: ProvenLane, since: int) -> None:
     """Compare the first changes of some keys with the rows that the mirror had before the new batches."""
-    if not screened.firsts or since <= 0:
+    if not screened.firsts:
+        return
+    if since <= 0 or not lane.lane.folded_high:
+        screened.unsent = set(screened.hashes)
         return
     asked = _firsts(screened, mirror, lane)
     state = _before(lake, mirror, since)
@@ -249,7 +269,7 @@ def compare_firsts(lake: Lake, mirror: Mirror, screened: Screened, lane: ProvenL
         return
     for row in mirror_rows(lake, mirror, kinds, [first.key for first in asked.values()], state):
         key = key_of_row(row, mirror, kinds)
-        first = asked.get(key) if key is not None else None
+        first = asked.pop(key, None) if key is not None else None
         if first is None:
             continue
         screened.compared += 1
@@ -257,6 +277,7 @@ def compare_firsts(lake: Lake, mirror: Mirror, screened: Screened, lane: ProvenL
             screened.proven += 1
         else:
             screened.suspects.add(first.hash)
+    screened.unsent = {first.hash for first in asked.values()}
 
 
 class _First(NamedTuple):
@@ -320,6 +341,7 @@ class ProvenLane:
         steps: gives the lane's schema steps.
         images: how the lane's dialect writes images before.
         met: keys at which rows may have met outside of transactions, each with its cells as texts.
+        gained: the mirror may have got more rows than were inserted.
     """
 
     changes: pa.Table
@@ -330,19 +352,32 @@ class ProvenLane:
     steps: Callable[[], Sequence[SchemaStep]]
     images: ImagesBefore = WHOLE
     met: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
+    gained: bool = False
+
+    def loaded(self, since: int) -> bool:
+        """True if a full load of the table had come to its end before the batches after one."""
+        return 0 < self.lane.last_read <= since
+
+    def has_all_rows(self, since: int) -> bool:
+        """True if the table was empty once, or loaded, so that each of its rows must have come."""
+        is_emptied = self.lane.truncates_ever > 0 or any(step.empties for step in self.steps())
+        return is_emptied or self.loaded(since)
 
 
 def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
     """Compare the images before of a lane's changes after batch ``since`` with the rows that they change."""
-    screened = screen(lane.changes, lane.truncates, since, lane.images)
+    firsts = BEGUN if lane.gained else FIRSTS
+    screened = screen(lane.changes, lane.truncates, since, lane.images, firsts)
     compare_firsts(lake, mirror, screened, lane, since)
     proof = Proof(screened.compared, screened.proven)
-    if not screened.suspects and not lane.met:
+    begun = _keys_of(screened.unsent, lane, mirror) if screened.unsent and lane.has_all_rows(since) else {}
+    if not screened.suspects and not lane.met and not begun:
         return proof
     keys = _keys_of(screened.suspects, lane, mirror) | dict(islice(lane.met.items(), JUDGED))
     proof.unjudged = max(0, len(screened.suspects) - JUDGED)
-    history = _history(lake, mirror, lane, keys)
-    proof.broken = list(broken(history, mirror, keys, since, lane.images))
+    history = _history(lake, mirror, lane, keys | begun)
+    for each in broken(history, mirror, keys, since, lane.images, begun, loaded=lane.loaded(since)):
+        (proof.unsent if each.is_unsent else proof.broken).append(each)
     proof.strong = not any(is_weak(row["order_key"]) for row in history.rows if row["batch"] > since)
     proof.proven = proof.compared - len(proof.broken) - proof.unjudged
     return proof
@@ -361,7 +396,7 @@ def _history(lake: Lake, mirror: Mirror, lane: ProvenLane, keys: Mapping[Key, tu
 def still_broken(
     lake: Lake, subject: CheckedMirror, texts: Iterable[tuple[str, ...]], steps: StepsOf
 ) -> set[tuple[str, ...]]:
-    """The keys, of some that were found broken, that are so although late changes have come since.
+    """The keys, of some that were found broken, or to have had a row that never came, that are so although late changes have come.
 
     A late message closes the chain that lacked it, if that is what was missing.
     """
@@ -374,7 +409,10 @@ def still_broken(
             partial(steps_of, steps, mirror, lane_now, subject.applied), lake.pipeline.images_before(lane_now.source),
         )  # fmt: skip
         history = _history(lake, mirror, lane, keys)
-        broken_keys |= {keys[each.key] for each in broken(history, mirror, keys, 0, lane.images)}
+        broken_keys |= {
+            keys[each.key]
+            for each in broken(history, mirror, keys, 0, lane.images, keys, loaded=lane_now.last_read > 0)
+        }
     return broken_keys
 
 
@@ -413,31 +451,49 @@ def typed_key(mirror: Mirror, texts: Sequence[str]) -> Key:
 
 
 def broken(
-    history: KeyHistory, mirror: Mirror, suspected: Iterable[Key], since: int, images: ImagesBefore
+    history: KeyHistory,
+    mirror: Mirror,
+    suspected: Iterable[Key],
+    since: int,
+    images: ImagesBefore,
+    begun: Collection[Key] = (),
+    *,
+    loaded: bool = False,
 ) -> Iterator[Broken]:
     """The changes after batch ``since`` of some keys whose images before differ from the fold of all earlier ones.
 
-    Those of rows that a later batch has set whole, or deleted, are left out.
+    Those of rows that a later batch has set whole, or deleted, are left out. Of the keys that a change has ``begun`` those are
+    added that had a row which no message has brought: what it had for a key before may still be in the mirror. If the table
+    was ``loaded``, a row counts that stays: the load must have read it.
     """
     wanted, logical = set(suspected), mirror.logical_types
     placed = {order_of(row["order_key"]): row["batch"] for row in history.rows}
-    chain = Chain(Table(mirror.keys, mirror.key_types, soft=mirror.soft), logical, images)
+    chain = Chain(Table(mirror.keys, mirror.key_types, soft=mirror.soft), logical, images, loaded)
     for row in history.earlier:
         chain.remember(Placed(order_of(row["order_key"]), change_of(row, history.shard)))
     open_breaks: dict[Key, list[Broken]] = {}
+    unsent: dict[Key, Broken] = {}
     for event, done, link in chain.steps(history.events):
         batch = placed.get(event.order, 0)
         for step in done:  # what a newer batch has written whole is judged by its own changes
             if step.effect in _WHOLE and batch > open_breaks.get(step.key, [_NEVER])[-1].batch:
                 del open_breaks[step.key]
-        if link is not None and link.is_broken and link.key in wanted and batch > since:
+            if step.effect in _LEAVES and not unsent.get(step.key, _NEVER).certain:
+                del unsent[step.key]
+        if link is not None and link.differences == (NEVER_CAME,):
+            stays = not any(step.key == link.key and step.effect in _LEAVES for step in done)
+            if link.key in begun and batch > since and (stays or link.excuse is None):
+                texts = _key_texts(mirror, link)
+                unsent[link.key] = Broken(link.key, texts, batch, link.differences, link.excuse is None)
+        elif link is not None and link.is_broken and link.key in wanted and batch > since:
             made = Broken(link.key, _key_texts(mirror, link), batch, link.differences)
             open_breaks.setdefault(link.key, []).append(made)
-    for breaks in open_breaks.values():
+    for breaks in (*open_breaks.values(), unsent.values()):
         yield from breaks
 
 
 _WHOLE = frozenset({"set", "delete", "cleared"})
+_LEAVES = frozenset({"delete", "cleared", "nothing"})
 _NEVER = Broken((), (), sys.maxsize, ())
 
 
@@ -452,9 +508,11 @@ def _key_texts(mirror: Mirror, link: images_before.Link) -> tuple[str, ...]:
 
 def metrics(lake: Lake, subject: CheckedMirror, proof: Proof) -> Iterator[Metric]:
     """The metrics of changes that do not find the row that they say was there, of all that were compared, and of the proven ones."""
+    lost = lost_sources(lake, subject)
+    if proof.unsent and not lost:
+        yield _unsent(lake, subject, proof.unsent)
     if not proof.compared:
         return
-    lost = lost_sources(lake, subject)
     differing = [] if lost else proof.broken
     if lost and proof.broken:
         detail = f"not judged: messages of source {min(lost)} are lost, and these changes may follow them"
@@ -473,18 +531,38 @@ def metrics(lake: Lake, subject: CheckedMirror, proof: Proof) -> Iterator[Metric
     )  # fmt: skip
 
 
-def _detail(lake: Lake, subject: CheckedMirror, proof: Proof) -> str:
+def _unsent(lake: Lake, subject: CheckedMirror, unsent: Sequence[Broken]) -> Metric:
+    """The metric of changes whose rows no message has brought; a warning if a load may have left them out."""
+    certain = [each for each in unsent if each.certain]
+    since = "the table was created or emptied" if certain else "the table was loaded"
+    detail = (
+        f"{_shown(lake, subject, unsent)}, though {since}, and every row since must have come. A message was lost: the one that "
+        f"inserted the row, or that gave it this key, and then the row under its old key is still in {subject.name}. Compare "
+        f"it with the source (`{command('reconcile', lake.pipeline.file)}`), or load it again"
+    )
+    keys = dict.fromkeys(key_json(subject.decided.keys, each.texts) for each in unsent)
+    return Metric(
+        NEVER_SENT, len(keys), subject.name, detail=detail, failing=tuple(keys)[:FAILING_KEYS],
+        severity="error" if certain else "warn",
+    )  # fmt: skip
+
+
+def _shown(lake: Lake, subject: CheckedMirror, broken: Sequence[Broken]) -> str:
+    """Some changes that do not find their rows, in words."""
     shown = []
-    for each in proof.broken[:3]:
+    for each in broken[:3]:
         key = ", ".join(
             f"{name} = {text}" for name, text in zip(subject.decided.keys, each.texts, strict=True)
         )
         words = ("--", *each.texts) if any(text.startswith("-") for text in each.texts) else each.texts
         asks = command("explain", lake.pipeline.file, subject.name, *words)
         shown.append(f"{key}: {in_words(each.differences)} (see `{asks}`)")
-    keys = len({each.key for each in proof.broken})
-    more = f"; and {counted(keys - 3, 'more key')}" if keys > 3 else ""
+    keys = len({each.key for each in broken})
+    return "; ".join(shown) + (f"; and {counted(keys - 3, 'more key')}" if keys > 3 else "")
+
+
+def _detail(lake: Lake, subject: CheckedMirror, proof: Proof) -> str:
     return (
-        f"{'; '.join(shown)}{more}. A message before was lost or is late, came in the wrong order, or a statement changed "
+        f"{_shown(lake, subject, proof.broken)}. A message before was lost or is late, came in the wrong order, or a statement changed "
         f"the row otherwise: compare {subject.name} with the source, or load it again"
     )

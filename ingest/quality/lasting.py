@@ -30,6 +30,7 @@ from ingest.quality.catalogue import (
     FAILING_KEYS,
     FOUND,
     MAX_DETAIL,
+    NEVER_SENT,
     PASS,
     RECONCILED,
     WARN,
@@ -51,6 +52,7 @@ _OPEN = f"""SELECT c.* FROM (SELECT * FROM {{checks}} WHERE "check" <> '{RECONCI
 """The faults of the last look at each mirror and source."""
 OF_BATCHES = frozenset({"unplaced_changes", "re_reads_ignored", "positions_started_again"})
 """The checks that compare a batch with what was folded before it: to look at all batches at once finds nothing of it."""
+_CLOSED_LATE = ("images_before", NEVER_SENT)  # a message that was missing may come late
 OPEN = "open"  # the mark in the log of `checks` that says whether faults are left
 
 
@@ -128,14 +130,19 @@ def _left(
         return _still_refused(row, refused.get(subject.table))
     ends = CHECKS[row["check"]].ends_with
     keys: Sequence[str] = list_in(row["failing"])
-    if not ends or len(keys) != row["observed"] or subject.mirror is None or subject.mirror.soft:
+    if (
+        not (ends or row["check"] in _CLOSED_LATE)
+        or len(keys) != row["observed"]
+        or subject.mirror is None
+        or subject.mirror.soft
+    ):
         return row  # not all of its rows are named, or their state depends on earlier changes
     condition = " AND (op <> 'update' OR NOT coalesce(partial, false))" if ends == WHOLE_ROW else ""
     condition += f" AND batch > {since} AND batch <= {subject.applied}"
     for lane in subject.lanes:
-        if keys and lane.changes:
+        if ends and keys and lane.changes:
             keys = _not_written(lake, lane, keys, subject.mirror.keys, condition)
-    if keys and row["check"] == "images_before":
+    if keys and row["check"] in _CLOSED_LATE:
         keys = _still_broken(lake, subject, keys, steps)
     return row | {"failing": json.dumps(keys), "observed": float(len(keys))} if keys else None
 

@@ -366,3 +366,104 @@ def test_many_suspects_are_judged_in_part(tmp_path: Path, monkeypatch: pytest.Mo
         update(insert(shops, key, "a", 10 + key), key, "b", "c", 50 + key)
     found = proof(shops, 0)
     assert (3, 5) == (len(found.broken), found.unjudged)
+
+
+# --- rows that no message has brought -------------------------------------------------------------
+
+CREATE = "CREATE TABLE item (id bigint, text varchar(9), PRIMARY KEY (id))"
+
+
+def begin(shops: Shops, how: str) -> Shops:
+    """A table of which all rows are known: it is created, or emptied, or it was loaded by an earlier batch."""
+    if how == "created":
+        shops.ddl(CREATE, at=5)
+    elif how == "emptied":
+        update(shops, 9, "x", "y", 4).ddl("TRUNCATE TABLE item", at=5)
+    else:
+        say(shops, "INIT", {"id": "3", "text": "z"}, None, 0)
+        assert "done" == shops.run()[0]
+    return insert(shops, 1, "a", 10)
+
+
+@pytest.mark.parametrize("dialect", ["dts-canal", "canal"])
+@pytest.mark.parametrize("how", ["created", "emptied", "loaded"])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_lost_change_of_a_key_is_named_by_the_next_change(
+    tmp_path: Path, dialect: str, how: str, batches: int
+) -> None:
+    """Row 1 became row 2, and nothing said so: both were in the mirror, and no check said a word."""
+    shops = begin(shop(tmp_path, dialect), how)
+    if batches == 2:
+        assert "done" == shops.run()[0]
+    found = proof(
+        update(shops, 2, "a", "b", 30), shops.lake.decoded() if batches == 2 or how == "loaded" else 0
+    )
+    assert [(("2",), how != "loaded")] == [(each.texts, each.certain) for each in found.unsent]
+    assert [] == found.broken
+    assert [] == proof(update(shops, 2, "b", "c", 40), shops.lake.decoded()).unsent, "it is named once"
+
+
+@pytest.mark.parametrize(
+    ("how", "texts", "certain"),
+    [("created", ("2",), True), ("loaded", (), False)],
+)
+def test_a_delete_of_a_row_that_never_came(
+    tmp_path: Path, how: str, texts: tuple[str, ...], certain: bool
+) -> None:
+    """A load may not have read what is deleted while it runs; of a table that was empty each row has come."""
+    shops = begin(shop(tmp_path), how)
+    found = proof(delete(shops, 2, "a", 30), shops.lake.decoded())
+    assert [texts] * bool(texts) == [each.texts for each in found.unsent if each.certain is certain]
+
+
+def never_sent(shops: Shops) -> list[str]:
+    """What the run of all that was said calls never sent."""
+    shops.stages = ("bronze", "silver", "gold", "quality")
+    shops.run()
+    assert shops.result is not None
+    said = [*shops.result.failures, *shops.result.warnings]
+    return [sentence for sentence in said if "no message has brought" in sentence]
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_right_mirror_has_no_row_that_never_came(tmp_path: Path, batches: int) -> None:
+    """Rows from before the capture began are no lost messages, nor is one that arrives late, or is read, moved or repeated."""
+    shops = update(shop(tmp_path), 7, "x", "y", 3)  # from before the capture
+    shops.run()
+    begin(shops, "created")
+    say(shops, "UPDATE", {"id": "2", "text": "a"}, {"id": "1"}, 20)
+    if batches == 2:
+        assert [] == never_sent(shops)
+    update(insert(update(shops, 2, "a", "b", 30), 5, "k", 35), 5, "k", "l", 45)
+    delete(update(shops, 2, "b", "c", 50), 2, "c", 60)
+    assert [] == never_sent(shops)
+    assert [] == never_sent(delete(insert(shops, 2, "d", 70), 2, "d", 80))
+
+
+def test_what_a_late_message_brings_was_sent(tmp_path: Path) -> None:
+    """The complaint stays while the key changes on, and ends when the message that was missing comes."""
+    shops = update(begin(shop(tmp_path), "created"), 2, "a", "b", 30)
+    assert 1 == len(never_sent(shops))
+    [again] = never_sent(update(shops, 2, "b", "c", 40))
+    assert "not repaired since" in again
+    assert [] == never_sent(say(shops, "UPDATE", {"id": "2", "text": "a"}, {"id": "1"}, 20))
+
+
+def test_rows_that_a_statement_brings_without_messages_are_no_lost_ones(tmp_path: Path) -> None:
+    """CREATE AS SELECT fills a table, and its rows are in no message."""
+    shops = insert(shop(tmp_path).ddl("CREATE TABLE item AS SELECT * FROM other", at=5), 1, "a", 10)
+    assert [] == proof(update(shops, 2, "a", "b", 30), 0).unsent
+
+
+def test_all_first_changes_are_looked_at_if_the_mirror_has_gained_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many changed keys only some are compared with the mirror, unless it has more rows than were inserted."""
+    monkeypatch.setattr(images_before, "FIRSTS", 1)
+    shops = begin(shop(tmp_path), "created")
+    for key in range(20, 30):
+        insert(shops, key, "a", key)
+    assert [] == never_sent(shops)
+    for key in (*range(20, 30), 31):
+        update(shops, key, "a", "b", key + 20)
+    assert 1 == len(never_sent(shops))
