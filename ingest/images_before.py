@@ -203,6 +203,8 @@ class Chain:
 
         A load that runs beside changes, and has no place among them, does not read what is deleted or moved meanwhile.
         """
+        if self.images.key_deletes and not self._tells and _lacks_key(event.change, self.table.keys):
+            return None
         if self._empty is None or self._empty.epoch != event.order.epoch:
             return Excuse.EPOCH
         return Excuse.LOADED if self.loaded and not event.order.sequence else None
@@ -269,6 +271,12 @@ def _shows_empty(event: Placed | SchemaStep) -> bool:
         return event.empties and not event.filled
     number = number_of(event.order)
     return event.change.op is Op.TRUNCATE and number in (None, event.order.arrival[0])
+
+
+def _lacks_key(change: Change, keys: Sequence[str]) -> bool:
+    """True of a delete whose row is named by other columns than the key, which has what stands for an unknown value."""
+    cells = {name: text for name, text in change.old_cells.items() if (text or "").strip("0.")}
+    return change.op is Op.DELETE and bool(cells) and cells.keys().isdisjoint(keys)
 
 
 def _moves_in_time(now: str | None, then: str | None) -> bool:

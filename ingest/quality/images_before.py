@@ -96,6 +96,7 @@ class Screened:
     unsent: set[int] = field(default_factory=set)  # of keys that had no row before their first change
     firsts: list[Mapping[str, Any]] = field(default_factory=list)  # the first changes of some keys
     hashes: list[int] = field(default_factory=list)  # of the keys of these
+    alone: set[int] = field(default_factory=set)  # those of changes whose images before may have only the key
 
 
 class _Entries(NamedTuple):
@@ -146,8 +147,13 @@ def screen(
     later = np.flatnonzero(asked & follows)
     alone = _keys_alone(changes) if images.key_deletes else np.zeros(len(changes), bool)
     _neighbours(screened, changes, _Pairs(entries, later, images, alone), sorted(truncates))
-    first = starts[asked[starts] & ~alone[entries.row[starts]]][:firsts]
+    first = starts[asked[starts]][:firsts]
     screened.firsts = changes.take(pa.array(entries.row[first])).to_pylist()
+    screened.alone = {
+        hashed
+        for hashed, row in zip(entries.hashes[first].tolist(), entries.row[first], strict=True)
+        if alone[row]
+    }
     screened.hashes = entries.hashes[first].tolist()
     return screened
 
@@ -270,7 +276,7 @@ def compare_firsts(lake: Lake, mirror: Mirror, screened: Screened, lane: ProvenL
     for row in mirror_rows(lake, mirror, kinds, [first.key for first in asked.values()], state):
         key = key_of_row(row, mirror, kinds)
         first = asked.pop(key, None) if key is not None else None
-        if first is None:
+        if first is None or first.hash in screened.alone:
             continue
         screened.compared += 1
         if _agrees(first.said, row, mirror, kinds):
@@ -370,7 +376,8 @@ def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
     screened = screen(lane.changes, lane.truncates, since, lane.images, firsts)
     compare_firsts(lake, mirror, screened, lane, since)
     proof = Proof(screened.compared, screened.proven)
-    begun = _keys_of(screened.unsent, lane, mirror) if screened.unsent and lane.has_all_rows(since) else {}
+    tells_rows = lane.images.key_deletes or (bool(screened.unsent) and lane.has_all_rows(since))
+    begun = _keys_of(screened.unsent, lane, mirror) if tells_rows else {}
     if not screened.suspects and not lane.met and not begun:
         return proof
     keys = _keys_of(screened.suspects, lane, mirror) | dict(islice(lane.met.items(), JUDGED))

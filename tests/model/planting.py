@@ -136,12 +136,14 @@ def plant(made: History, random: Random) -> Fault | None:
         return None
     at, following = random.choice(places)
     event, shown = events[at], events[following]
-    column = _changed(event)
+    moves = _moves(event)
+    column = _changed(shown if moves else event)
     assert column is not None
     assert event.after is not None
     # updates of different columns may have each other's place, if only these are sent
     commute = (shown.before or {}).get(column) == (shown.after or {}).get(column)
-    kind = random.choice([fault for fault in FAULTS if not (commute and fault == "exchange")])
+    kinds = ["drop"] if moves else [fault for fault in FAULTS if not (commute and fault == "exchange")]
+    kind = random.choice(kinds)
     if kind == "drop":
         made.lost.add(event.number)
     elif kind == "alter":
@@ -158,18 +160,15 @@ def plant(made: History, random: Random) -> Fault | None:
 
 
 def _places(events: list[Event]) -> Iterator[tuple[int, int]]:
-    """Updates of a row that another change of the same row follows."""
+    """Updates of a row, or of its key, that another change of the same row follows."""
     for at, event in enumerate(events):
-        if (
-            event.kind != "update"
-            or _changed(event) is None
-            or _key(event, event.before) != _key(event, event.after)
-        ):
+        moves = _moves(event)
+        if event.kind != "update" or (_changed(event) is None and not moves):
             continue
         for later in range(at + 1, len(events)):
             other = events[later]
             if other.table == event.table and _key(other, other.before) == _key(event, event.after):
-                if other.kind == "update" and _key(other, other.after) == _key(other, other.before):
+                if other.kind == "update" and not _moves(other) and (not moves or _changed(other)):
                     yield at, later
                 break
 
@@ -186,6 +185,10 @@ def _changed(event: Event) -> str | None:
     """A column that an update changes."""
     before, after = event.before or {}, event.after or {}
     return next((name for name in before if name not in event.keys and before[name] != after.get(name)), None)
+
+
+def _moves(event: Event) -> bool:
+    return _key(event, event.before) != _key(event, event.after)
 
 
 def _key(event: Event, image: Image | None) -> tuple[str | None, ...] | None:

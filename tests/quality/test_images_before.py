@@ -467,3 +467,35 @@ def test_all_first_changes_are_looked_at_if_the_mirror_has_gained_rows(
     for key in (*range(20, 30), 31):
         update(shops, key, "a", "b", key + 20)
     assert 1 == len(never_sent(shops))
+
+
+@pytest.mark.parametrize("keys", [("id",), ("code",)])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_delete_that_names_its_row_by_another_index(
+    tmp_path: Path, keys: tuple[str, ...], batches: int
+) -> None:
+    """With REPLICA IDENTITY USING INDEX a delete has the index' columns, and zero for the key: its row stayed, silently."""
+    shops = shop(tmp_path, "debezium", TableRule(match="*item", keys=keys))
+    for key in (1, 2):
+        postgres(shops, "c", None, {"id": key, "code": f"k{key}", "text": "a"})
+    postgres(shops, "u", None, {"id": 1, "code": "k1", "text": "b"})
+    if batches == 2:
+        assert "done" == shops.run()[0]
+    postgres(shops, "d", {"id": 0, "code": "k1", "text": None}, None)
+    assert "done" == shops.run()[0]
+    [compared] = shops.compared(batches - 1).values()
+    assert ([("0",)] if keys == ("id",) else []) == [each.texts for each in compared.proof.unsent]
+
+
+@pytest.mark.parametrize("identity", ["default", "full"])
+def test_a_repeated_delete_of_row_zero_is_no_other_index(tmp_path: Path, identity: str) -> None:
+    """Zero is a key like others."""
+    shops = shop(tmp_path, "debezium", TableRule(match="*item", keys=("id",)))
+    row = {"id": 0, "code": "k1"}
+    postgres(shops, "c", None, row)
+    postgres(shops, "u", row if identity == "full" else None, row)
+    for _ in range(2):
+        postgres(shops, "d", row if identity == "full" else {"id": 0, "code": None}, None)
+        assert "done" == shops.run()[0]
+        [compared] = shops.compared(shops.lake.decoded() - 1).values()
+        assert [] == compared.proof.unsent
