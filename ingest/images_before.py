@@ -110,6 +110,10 @@ NEVER_CAME = Mismatch("", "a row", None)
 """No message has brought the row, although those of all rows have come: one is lost, maybe the change of its key."""
 
 
+OTHER_INDEX = Mismatch("", "another index", None)
+"""A delete names its row by other columns than the key, as with PostgreSQL's REPLICA IDENTITY USING INDEX."""
+
+
 class Link(NamedTuple):
     """A change with an image before, compared with the row that it changes; it closes without differences."""
 
@@ -193,6 +197,8 @@ class Chain:
                 return Link(event, key, (TWO_ROWS,))
             row = departure.takes
         if row is None and key not in self.table.last:
+            if self.images.key_deletes and not self._tells and _lacks_key(change, self.table.keys):
+                return Link(event, key, (OTHER_INDEX,))
             excuse = self._without_past(event)
             return Link(event, key, (NEVER_CAME,), excuse) if self.loaded or excuse is None else None
         link_faults = tuple(self._differences(change, key, row))
@@ -203,8 +209,6 @@ class Chain:
 
         A load that runs beside changes, and has no place among them, does not read what is deleted or moved meanwhile.
         """
-        if self.images.key_deletes and not self._tells and _lacks_key(event.change, self.table.keys):
-            return None
         if self._empty is None or self._empty.epoch != event.order.epoch:
             return Excuse.EPOCH
         return Excuse.LOADED if self.loaded and not event.order.sequence else None
@@ -300,6 +304,11 @@ def in_words(differences: Sequence[Mismatch]) -> str:
         return (
             "a row leaves this key to which another one has moved, and neither its image before nor a transaction says which "
             "of the two it is: the later one is taken"
+        )
+    if differences[0] == OTHER_INDEX:
+        return (
+            "a delete names its row by other columns than this key, as with PostgreSQL's REPLICA IDENTITY USING INDEX: write the "
+            "index' columns as `keys:` of the table"
         )
     if differences[0] == NEVER_CAME:
         return "a change says that a row was there, and no message has brought one"

@@ -26,7 +26,7 @@ from ingest import images_before
 from ingest.change import Image
 from ingest.errors import command, counted
 from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, key_of_change, texts_of_key, typed
-from ingest.images_before import NEVER_CAME, WHOLE, Chain, ImagesBefore, Mismatch, in_words
+from ingest.images_before import NEVER_CAME, OTHER_INDEX, WHOLE, Chain, ImagesBefore, Mismatch, in_words
 from ingest.lake.datafiles import listed
 from ingest.lake.delta import Snapshot, snapshot
 from ingest.lake.lake import Lake
@@ -59,7 +59,7 @@ class Broken:
     @property
     def is_unsent(self) -> bool:
         """True if no message has brought the row."""
-        return self.differences == (NEVER_CAME,)
+        return self.differences[0] in (NEVER_CAME, OTHER_INDEX)
 
 
 @dataclass(slots=True)
@@ -487,7 +487,7 @@ def broken(
                 del open_breaks[step.key]
             if step.effect in _LEAVES and not unsent.get(step.key, _NEVER).certain:
                 del unsent[step.key]
-        if link is not None and link.differences == (NEVER_CAME,):
+        if link is not None and link.differences in ((NEVER_CAME,), (OTHER_INDEX,)):
             stays = not any(step.key == link.key and step.effect in _LEAVES for step in done)
             if link.key in begun and batch > since and (stays or link.excuse is None):
                 texts = _key_texts(mirror, link)
@@ -541,12 +541,15 @@ def metrics(lake: Lake, subject: CheckedMirror, proof: Proof) -> Iterator[Metric
 def _unsent(lake: Lake, subject: CheckedMirror, unsent: Sequence[Broken]) -> Metric:
     """The metric of changes whose rows no message has brought; a warning if a load may have left them out."""
     certain = [each for each in unsent if each.certain]
-    since = "the table was created or emptied" if certain else "the table was loaded"
-    detail = (
-        f"{_shown(lake, subject, unsent)}, though {since}, and every row since must have come. A message was lost: the one that "
-        f"inserted the row, or that gave it this key, and then the row under its old key is still in {subject.name}. Compare "
-        f"it with the source (`{command('reconcile', lake.pipeline.file)}`), or load it again"
+    since = "created or emptied" if certain else "loaded"
+    why = (
+        f"All rows since {subject.name} was {since} must have come. A message was lost: the one that inserted the row, or that "
+        "gave it this key, and then the row under its old key is still there. "
+        if any(each.differences == (NEVER_CAME,) for each in unsent)
+        else ""
     )
+    reconcile = command("reconcile", lake.pipeline.file)
+    detail = f"{_shown(lake, subject, unsent)}. {why}Compare {subject.name} with the source (`{reconcile}`), or load it again"
     keys = dict.fromkeys(key_json(subject.decided.keys, each.texts) for each in unsent)
     return Metric(
         NEVER_SENT, len(keys), subject.name, detail=detail, failing=tuple(keys)[:FAILING_KEYS],

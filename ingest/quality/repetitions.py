@@ -55,12 +55,12 @@ def repeated(ordered: OrderedLane) -> Iterator[Metric]:
         )
         yield _rows_set_back(ordered, keys, detail)
     if across and (late := [key for key in _late(ordered) if key not in keys]):
-        what = (
-            f"{counted(len(late), 'last change')} of rows of {table} {_FROM_LATE}, so that they were set back"
-        )
+        came = _FROM_OLD if _clocks_messages(ordered) else _FROM_LATE
+        what = f"{counted(len(late), 'last change')} of rows of {table} {came}, so that they were set back"
         yield _rows_set_back(ordered, late, f"{what}: compare them with the source, or load the table again")
 
 
+_FROM_OLD = "came from a file that was read after one with newer messages of these rows, by the time in which each was written"
 _FROM_LATE = "came from a file that is before another one, by its name, which was read earlier and has newer changes of these rows"
 
 
@@ -169,8 +169,12 @@ def _set_back(lane: OrderedLane, batches: str) -> list[str]:
 def _late(lane: OrderedLane) -> list[str]:
     """The keys whose last change is from a file that came late: older than an earlier change of the key, by the source's
     clock, and in a file that is before that one's by its name.
+
+    A statement that waits for a row has an older time than the one that it waits for, so a clock proves nothing by itself,
+    unless it is that of the messages.
     """
-    if not _by_name(lane):
+    is_clocked = _clocks_messages(lane)
+    if not is_clocked and not _by_name(lane):
         return []
     rows = lane.lake.ask(
         f"""WITH {_keyed(lane)},
@@ -179,7 +183,12 @@ def _late(lane: OrderedLane) -> list[str]:
         SELECT k, n.last.topic AS late, list(DISTINCT o.topic) AS others FROM news AS n JOIN keyed AS o USING (k)
         WHERE o.order_key < n.last.order_key AND o.event_time > n.last.event_time AND o.topic <> n.last.topic GROUP BY ALL"""
     )
-    return _from_late_files(lane, rows)
+    return _keys(lane, rows) if is_clocked else _from_late_files(lane, rows)
+
+
+def _clocks_messages(lane: OrderedLane) -> bool:
+    """True if times are those in which messages were written, one after the other."""
+    return lane.lake.pipeline.images_before(lane.source.name).clocks_messages
 
 
 def _changed_late(ordered: OrderedLane) -> list[str]:

@@ -420,3 +420,27 @@ def test_an_epoch_from_where_the_check_says_gives_the_new_changes_their_place(
     epoch_verb.carry_out(lake, "s", start)
     assert {1: "c", 2: "new"} == numbered.rows("mirrors/shop_1/item")
     assert [] == [one for one in order_metrics(numbered.lake, 0) if one.check == "positions_started_again"]
+
+
+@pytest.mark.parametrize(
+    ("late", "count"), [([("update", 1, "c", 20)], 1), ([("update", 3, "n", 20)], 0), ([], 0)]
+)
+@pytest.mark.parametrize("name", [5, 90], ids=["before by name", "after by name"])
+def test_a_file_that_comes_late_is_reported_by_the_clock_of_its_messages(
+    tmp_path: Path, late: list[tuple[str, int, str, int]], count: int, name: int
+) -> None:
+    """AWS DMS sends no image before that would show it, and a late file may have any name; its times are of the messages."""
+    columns = {"id": "int64", "text": "string"}
+    shops = Shops(tmp_path, TableRule(match="shop_1.item", keys=("id",), columns=columns), dialect="dms")
+    files = [
+        [("insert", 1, "a", 10), ("insert", 2, "b", 11)],
+        [("update", 1, "d", 30), ("delete", 2, "b", 31)],
+    ]
+    for number, changes in enumerate([*files, [*late, ("insert", 4, "x", 21)]], start=1):
+        for kind, key, text, at in changes:
+            meta = {"record-type": "data", "schema-name": "shop_1", "table-name": "item", "operation": kind}
+            meta["timestamp"] = f"2024-06-10T06:14:{at}Z"
+            shops.lines.append(json.dumps({"metadata": meta, "data": {"id": key, "text": text}}))
+        shops.number = name if number == 3 else number * 10
+        assert ("done", "") == shops.run()
+    assert count == said(shops, "rows_set_back", 2) == said(shops, "rows_set_back", 0)
