@@ -15,7 +15,7 @@ from ingest.gold import ledger as ledgers
 from ingest.gold.policy import Subject, Verdict
 from ingest.lake import decisions, lanes, mirrors
 from ingest.lake.decisions import APPROVE, DISMISS, Decision
-from ingest.lake.logged_statements import Statement
+from ingest.lake.logged_statements import Statement, approved_ahead
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
 from ingest.lake.resolve import hides_rows
@@ -138,7 +138,8 @@ def _of_statement(
 def approve_or_dismiss(lake: Lake, wanted: str, verb: str, reason: str) -> list[Listed]:
     """Approve or dismiss one statement; returns what was decided, by mirror, as it was before.
 
-    A statement that was decided so already is left as it is.
+    A statement that was decided so already is left as it is, unless a mirror has folded it only since: what it has left is
+    accepted then.
 
     Raises:
         IngestError: there is no such statement, or this decision is no longer possible.
@@ -153,6 +154,8 @@ def approve_or_dismiss(lake: Lake, wanted: str, verb: str, reason: str) -> list[
         if text := refusal(entry, verb):
             raise IngestError(text)
     by = decisions.user()
+    if verb == APPROVE and wanted in approved_ahead(lake):
+        entries = [replace(entry, statement=replace(entry.statement, decided="")) for entry in entries]
     if new := [entry for entry in entries if entry.statement.decided != verb]:
         decisions.append(lake, [_decision(entry, verb, reason, by) for entry in new])
     return entries

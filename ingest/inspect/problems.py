@@ -41,6 +41,7 @@ from ingest.lake import (
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.books import MISDATED, PRESENT_SQL, ahead_sql, misdated
 from ingest.lake.decisions import ACKNOWLEDGE, Decision
+from ingest.lake.logged_statements import approved_ahead
 from ingest.lake.tables import Tables
 from ingest.quality.catalogue import (
     CHECKS,
@@ -183,13 +184,14 @@ def found_by_checks(lake: Tables, gone: Container[str], logged: Collection[Liste
 
     facts = gather_problems(lake)
     _let_grow_old(lake, facts, gone)
-    _settle(facts, logged)
+    _settle(lake, facts, logged)
     return facts
 
 
-def _settle(facts: Facts, logged: Collection[Listed]) -> None:
+def _settle(lake: Tables, facts: Facts, logged: Collection[Listed]) -> None:
     """Take what a statement has left as accepted once it is decided: a run without changes checks nothing again."""
     decided = {entry.statement.id for entry in logged if entry.statement.decided}
+    decided -= approved_ahead(lake) if decided else set()
     for table in facts.tables:
         table.checks = [
             replace(check, state=PASS, observed=0.0, detail="") if check.statement in decided else check
@@ -214,7 +216,7 @@ def gathered(lake: Tables, **given: Any) -> Facts:
     facts = gather(lake, **given)
     logged = approval.listed(lake)
     _let_grow_old(lake, facts, departed(lake, logged))
-    _settle(facts, logged)
+    _settle(lake, facts, logged)
     waiting = {
         (entry.mirror, entry.statement.batch, entry.statement.text[:STATEMENT])
         for entry in logged

@@ -120,6 +120,20 @@ def decided(lake: Tables) -> Decided:
     }
 
 
+def approved_ahead(lake: Tables) -> set[str]:
+    """The statements that a mirror has folded only since they were approved: what they leave unknown was not seen then."""
+    folded, ahead = set[str](), set[str]()
+    for decision in decisions.read(lake).of(FOLDED, APPROVE, DISMISS):
+        name = decision.value.get("statement", "")
+        if decision.kind == FOLDED:
+            folded |= {name} if decision.value["state"] != "held" else set()
+        elif decision.kind == APPROVE and name not in folded:
+            ahead.add(name)
+        else:
+            ahead.discard(name)
+    return ahead & folded
+
+
 def carried(lake: Tables, last: int) -> Carried:
     """The RENAMEs whose rows have been decoded under the new names, up to a batch."""
     newest: dict[tuple[str, TableId], int] = {}

@@ -21,7 +21,7 @@ from ingest.lake import duck, lanes
 from ingest.lake.announced import required
 from ingest.lake.decisions import DISMISS
 from ingest.lake.lake import Lake
-from ingest.lake.logged_statements import Statement
+from ingest.lake.logged_statements import Statement, approved_ahead
 from ingest.lake.mirrors import rule_for
 from ingest.lake.rejects import CONVERTED_SQL, open_sql
 from ingest.lake.resolve import leaves_values
@@ -44,8 +44,9 @@ def of_mirrors(
 ) -> Iterator[Metric]:
     """The rows that have not come again since, by mirror and column."""
     doubtful: dict[LaneId, list[Statement]] = defaultdict(list)
+    ahead = approved_ahead(lake) if any(statement.decided for statement in logged) else set()
     for statement in logged:
-        if not statement.decided and statement.kind != "none":
+        if (not statement.decided or statement.id in ahead) and statement.kind != "none":
             for table in statement.tables:
                 doubtful[statement.source, table].append(statement)
     retyped = _retyped(lake) if doubtful else set()
@@ -105,12 +106,13 @@ def _gaps(
             continue
         if statement.is_announced and not any(effect.column in columns for effect in statement.effects):
             continue  # a rule leaves it out
-        structure = any(effect.note == UNREAD and effect.table == lane.table for effect in statement.effects)
-        if is_unread(statement, lane.table) or structure:
-            yield LeftUnknown(statement, None)
-            continue
         of_table = [effect for effect in statement.effects if effect.table == lane.table]
-        left = [effect.column for effect in of_table if leaves_values(effect, lane.table)]
+        left: list[str | None] = []
+        if not statement.decided:  # an approval says yes to what is known before the rows are looked at
+            if is_unread(statement, lane.table) or any(effect.note == UNREAD for effect in of_table):
+                yield LeftUnknown(statement, None)
+                continue
+            left = [effect.column for effect in of_table if leaves_values(effect, lane.table)]
         if retyped:
             converted = [effect.column for effect in of_table if effect.action == "modify_column"]
             # a column of a new key, of a changed type or in another character set is in no effect

@@ -313,3 +313,28 @@ def test_a_column_that_no_effect_names(tmp_path: Path, case: str) -> None:
     assert [("unknown_values", "ddl")] * len(columns) == listed_problems(said)
     decide(said, statement)
     assert [] == listed_problems(said), "without another batch"
+
+
+@pytest.mark.parametrize(
+    ("statement", "asks"),
+    [
+        ("MODIFY c DATETIME", [("t", "c", 1.0)]),
+        ("ADD d DATETIME DEFAULT CURRENT_TIMESTAMP", []),
+    ],
+)
+def test_what_a_statement_leaves_after_it_was_held_and_approved(
+    tmp_path: Path, statement: str, asks: list[tuple[str, str, float]]
+) -> None:
+    """The operator has let it do what the list says, which says nothing of values that only the source can convert."""
+    said = Schemas(tmp_path, "mysql", (TableRule("db.t", on_schema_change="freeze"),), types={"c": "TIME"})
+    said.row("t", id=1, c="10:00:00")
+    said.ddl("CREATE TABLE IF NOT EXISTS t (id bigint PRIMARY KEY, c TIME)", "t").run(*ALL)
+    assert {"t": "held"} == said.ddl(f"ALTER TABLE t {statement}", "t").run(*ALL)
+    decide(said, "ALTER")
+    said.row("t", id=2, c="10:00:00").run(*ALL)
+    assert asks == complaints(said)
+    assert [("unknown_values", "ddl")] * len(asks) == listed_problems(said)
+    decide(said, "ALTER")
+    assert [] == listed_problems(said)
+    said.row("t", id=3, c="10:00:00").run(*ALL)
+    assert [] == complaints(said)
