@@ -9,6 +9,7 @@ from ingest.change import TableId
 from ingest.lake import duck
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.decisions import DISMISS
+from ingest.lake.lanes import with_rows
 from ingest.lake.logged_statements import Statement
 from ingest.lake.tables import Tables
 
@@ -18,23 +19,28 @@ if TYPE_CHECKING:
 
 def departed(lake: Tables, logged: Iterable[Listed]) -> dict[str, str]:
     """Mirrors whose source table was dropped or renamed after its last row, and not made again: what became of it."""
-    gone: dict[tuple[str, TableId], tuple[str, Statement]] = {}
+    gone: dict[tuple[str, TableId], tuple[str, Statement, TableId | None]] = {}
     for statement in {entry.statement.id: entry.statement for entry in logged}.values():
         for effect in () if statement.decided == DISMISS else statement.effects:
             lane = statement.source, effect.table
             if effect.action == "drop_table":
-                gone[lane] = f"dropped {effect.table}", statement
+                gone[lane] = f"dropped {effect.table}", statement, None
             elif effect.action == "rename_table" and effect.other_table:
-                gone[lane] = f"renamed {effect.table} to {effect.other_table}", statement
+                what = f"renamed {effect.table} to {effect.other_table}"
+                gone[lane] = what, statement, effect.other_table
                 gone.pop((statement.source, effect.other_table), None)
             elif effect.action in ("create_table", "swap_table"):
                 gone.pop(lane, None)
     became: dict[str, str] = {}
-    for (source, table), (what, statement) in gone.items():
+    sent = with_rows(lake) if gone else set()
+    for (source, table), (what, statement, to) in gone.items():
         rows = f"{{books}} WHERE changes > 0 AND {duck.of_lane(source, table)}"
         [last] = lake.ask(f"SELECT max(order_high) AS place FROM {rows}")
         if last["place"] is not None and last["place"] < statement.order:
             place = f"statement {statement.id} of batch {statement.batch}"
+            unseen = (
+                f", and {to} has no mirror until a row of it comes" if to and (source, to) not in sent else ""
+            )
             for name in known_mirrors.names(lake.pipeline, table):
-                became[str(name)] = f"the source has {what} ({place}): its rows stay as they were"
+                became[str(name)] = f"the source has {what} ({place}): its rows stay as they were{unseen}"
     return became

@@ -44,7 +44,16 @@ def test_a_table_that_is_gone_is_shown(text: str, what: str, shops: Shops) -> No
     """Its mirror would look like that of a quiet table for ever."""
     shown = said(shops.ddl(text))
     assert shown.startswith(f"the source has {what} (statement ")
-    assert shown.endswith(" of batch 2): its rows stay as they were")
+    stays = " of batch 2): its rows stay as they were"
+    to = what.rpartition(" to ")[2]
+    renamed = f", and {to} has no mirror until a row of it comes" if what.startswith("renamed") else ""
+    assert shown.endswith(stays + renamed)
+
+
+def test_a_table_with_rows_under_its_new_name_is_no_longer_unseen(shops: Shops) -> None:
+    """Its mirror is there from its first row on."""
+    shops.ddl("ALTER TABLE item RENAME TO shop_2.item")
+    assert said(shops.say(2, "INSERT", 5, "x")).endswith("its rows stay as they were")
 
 
 @pytest.mark.parametrize(
