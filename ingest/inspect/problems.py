@@ -249,7 +249,7 @@ def merged(
     settled = {check for subject, check in _COVERED.items() if subject not in in_state}
     complaints = [complaint for complaint in report.page(facts).problems if complaint.check not in settled]
     with_rows = {complaint.statement for complaint in complaints if complaint.statement}
-    state = _without(state, with_rows | _over(facts, logged), logged, facts.file)
+    state = _without(state, with_rows | over(facts, logged), logged, facts.file)
     covered = {complaint.check for complaint in complaints}
     by_subject = {
         problem.subject: problem for problem in state if _COVERED.get(problem.subject) not in covered
@@ -278,7 +278,7 @@ def merged(
     return sorted(by_subject.values(), key=lambda problem: problem.severity)
 
 
-def _over(facts: Facts, logged: Iterable[Listed]) -> set[str]:
+def over(facts: Facts, logged: Iterable[Listed]) -> set[str]:
     """The statements that have left nothing open any more: all rows have come again, or are gone, as the last checks have found."""
     sound = {
         table.name
@@ -287,9 +287,13 @@ def _over(facts: Facts, logged: Iterable[Listed]) -> set[str]:
         and not table.stale
         and not any(check.check in _OF_STATEMENTS and check.state != PASS for check in table.checks)
     }
-    partly = [entry for entry in logged if entry.pending and entry.verdict.state == PARTLY]
-    left = {entry.statement.id for entry in partly if entry.mirror not in sound or not entry.folded}
-    return {entry.statement.id for entry in partly} - left
+    pending = [entry for entry in logged if entry.pending]
+    left = {
+        entry.statement.id
+        for entry in pending
+        if entry.verdict.state != PARTLY or entry.mirror not in sound or not entry.folded
+    }
+    return {entry.statement.id for entry in pending} - left
 
 
 _OF_STATEMENTS = ("unknown_values", "ddl_pending")

@@ -299,7 +299,7 @@ def summary(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
         "problems": [problem.sentence for problem in needing],
         "causes": [problem.described() for problem in listed],
         "open_rejects": seen.open_rejects,
-        "pending_statements": seen.undecided,
+        "pending_statements": seen.undecided - len(problems.over(facts, seen.logged)),
         "last_run": last,
         "next": _next(lake, needing, seen),
     }

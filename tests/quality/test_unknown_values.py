@@ -138,6 +138,7 @@ def test_no_error_once_the_column_is_gone(tmp_path: Path, *, at_once: bool) -> N
         said.row(table, id=2, **({} if "DROP COLUMN v" in clauses else {"v": "11:00:00.960000"}))
     said.run(*ALL)
     assert ([], []) == (complaints(said), listed_problems(said))
+    assert 0 == status.status(LakeReader(said.pipeline))["pending_statements"]
 
 
 @pytest.mark.parametrize("again", [False, True])
