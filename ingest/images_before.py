@@ -197,7 +197,7 @@ class Chain:
                 return Link(event, key, (TWO_ROWS,))
             row = departure.takes
         if row is None and key not in self.table.last:
-            if self.images.key_deletes and not self._tells and _lacks_key(change, self.table.keys):
+            if self.images.key_deletes and not self._tells and lacks_key(change, self.table.keys):
                 return Link(event, key, (OTHER_INDEX,))
             excuse = self._without_past(event)
             return Link(event, key, (NEVER_CAME,), excuse) if self.loaded or excuse is None else None
@@ -277,7 +277,7 @@ def _shows_empty(event: Placed | SchemaStep) -> bool:
     return event.change.op is Op.TRUNCATE and number in (None, event.order.arrival[0])
 
 
-def _lacks_key(change: Change, keys: Sequence[str]) -> bool:
+def lacks_key(change: Change, keys: Sequence[str]) -> bool:
     """True of a delete whose row is named by other columns than the key, which has what stands for an unknown value."""
     cells = {name: text for name, text in change.old_cells.items() if (text or "").strip("0.")}
     return change.op is Op.DELETE and bool(cells) and cells.keys().isdisjoint(keys)

@@ -22,15 +22,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest import images_before
-from ingest.change import Image
+from ingest import formats, images_before
+from ingest.change import LOAD_ENDS, Image
 from ingest.errors import command, counted
 from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, key_of_change, texts_of_key, typed
-from ingest.images_before import NEVER_CAME, OTHER_INDEX, WHOLE, Chain, ImagesBefore, Mismatch, in_words
+from ingest.images_before import (
+    NEVER_CAME,
+    OTHER_INDEX,
+    WHOLE,
+    Chain,
+    ImagesBefore,
+    Mismatch,
+    in_words,
+    lacks_key,
+)
+from ingest.lake import duck
 from ingest.lake.datafiles import listed
 from ingest.lake.delta import Snapshot, snapshot
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, Shard, shard_of
+from ingest.lake.snapshots import CARRIED_SQL, read_sql
 from ingest.lake.stamps import change_of
 from ingest.order import is_weak, order_of
 from ingest.quality.arrow_rows import changes_of_keys, mirror_rows
@@ -97,6 +108,7 @@ class Screened:
     firsts: list[Mapping[str, Any]] = field(default_factory=list)  # the first changes of some keys
     hashes: list[int] = field(default_factory=list)  # of the keys of these
     alone: set[int] = field(default_factory=set)  # those of changes whose images before may have only the key
+    other: set[int] = field(default_factory=set)  # those of deletes that name their rows by other columns
 
 
 class _Entries(NamedTuple):
@@ -262,6 +274,11 @@ def compare_firsts(lake: Lake, mirror: Mirror, screened: Screened, lane: ProvenL
     """Compare the first changes of some keys with the rows that the mirror had before the new batches."""
     if not screened.firsts:
         return
+    screened.other = {
+        hashed
+        for hashed, row in zip(screened.hashes, screened.firsts, strict=True)
+        if hashed in screened.alone and lacks_key(change_of(row, lane.shard), mirror.keys)
+    }
     if since <= 0 or not lane.lane.folded_high:
         screened.unsent = set(screened.hashes)
         return
@@ -360,14 +377,10 @@ class ProvenLane:
     met: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
     gained: bool = False
 
-    def loaded(self, since: int) -> bool:
-        """True if a full load of the table had come to its end before the batches after one."""
-        return 0 < self.lane.last_read <= since
-
-    def has_all_rows(self, since: int) -> bool:
-        """True if the table was empty once, or loaded, so that each of its rows must have come."""
-        is_emptied = self.lane.truncates_ever > 0 or any(step.empties for step in self.steps())
-        return is_emptied or self.loaded(since)
+    @property
+    def was_emptied(self) -> bool:
+        """True if the table was empty once, so that each of its rows must have come since."""
+        return self.lane.truncates_ever > 0 or any(step.empties for step in self.steps())
 
 
 def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
@@ -376,18 +389,41 @@ def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
     screened = screen(lane.changes, lane.truncates, since, lane.images, firsts)
     compare_firsts(lake, mirror, screened, lane, since)
     proof = Proof(screened.compared, screened.proven)
-    tells_rows = lane.images.key_deletes or (bool(screened.unsent) and lane.has_all_rows(since))
-    begun = _keys_of(screened.unsent, lane, mirror) if tells_rows else {}
+    loaded = bool(screened.unsent) and _is_loaded(lake, lane.lane, since)
+    unsent = (
+        screened.unsent
+        if loaded or (screened.unsent and lane.was_emptied)
+        else screened.unsent & screened.other
+    )
+    begun = _keys_of(unsent, lane, mirror)
     if not screened.suspects and not lane.met and not begun:
         return proof
     keys = _keys_of(screened.suspects, lane, mirror) | dict(islice(lane.met.items(), JUDGED))
     proof.unjudged = max(0, len(screened.suspects) - JUDGED)
     history = _history(lake, mirror, lane, keys | begun)
-    for each in broken(history, mirror, keys, since, lane.images, begun, loaded=lane.loaded(since)):
+    for each in broken(history, mirror, keys, since, lane.images, begun, loaded=loaded):
         (proof.unsent if each.is_unsent else proof.broken).append(each)
     proof.strong = not any(is_weak(row["order_key"]) for row in history.rows if row["batch"] > since)
     proof.proven = proof.compared - len(proof.broken) - proof.unjudged
     return proof
+
+
+def _is_loaded(lake: Lake, lane: CheckedLane, since: int) -> bool:
+    """True if a full load of all rows had come to its end before the batches after one, as far as its rows tell.
+
+    Maxwell's loads may be of a part; so are Debezium's that run while the table changes, and rows that are read for a repair.
+    """
+    source = lake.pipeline.by_source.get(lane.source)
+    if source is None or not 0 < lane.last_read <= since:
+        return False
+    ends = formats.load(source.format).ABOUT.load_ends
+    is_end = "false" if ends == "marks" else f"coalesce(note, '') LIKE '%{LOAD_ENDS}%'" if ends else "true"
+    return bool(
+        lake.ask(
+            f"""SELECT 1 AS n FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {since}
+            AND CASE WHEN {read_sql()} THEN op = 'truncate' AND NOT {CARRIED_SQL} ELSE op = 'read' AND {is_end} END LIMIT 1"""
+        )
+    )
 
 
 def _history(lake: Lake, mirror: Mirror, lane: ProvenLane, keys: Mapping[Key, tuple[str, ...]]) -> KeyHistory:
@@ -418,7 +454,9 @@ def still_broken(
         history = _history(lake, mirror, lane, keys)
         broken_keys |= {
             keys[each.key]
-            for each in broken(history, mirror, keys, 0, lane.images, keys, loaded=lane_now.last_read > 0)
+            for each in broken(
+                history, mirror, keys, 0, lane.images, keys, loaded=_is_loaded(lake, lane_now, lane_now.last)
+            )
         }
     return broken_keys
 
