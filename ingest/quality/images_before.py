@@ -385,8 +385,8 @@ class ProvenLane:
 
 def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
     """Compare the images before of a lane's changes after batch ``since`` with the rows that they change."""
-    firsts = BEGUN if lane.gained else FIRSTS
-    screened = screen(lane.changes, lane.truncates, since, lane.images, firsts)
+    many = lane.gained and (lane.lane.last_read > 0 or lane.was_emptied)
+    screened = screen(lane.changes, lane.truncates, since, lane.images, BEGUN if many else FIRSTS)
     compare_firsts(lake, mirror, screened, lane, since)
     proof = Proof(screened.compared, screened.proven)
     loaded = bool(screened.unsent) and _is_loaded(lake, lane.lane, since)
