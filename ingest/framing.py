@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 import msgspec
 
-from ingest.decoding import avro, documents
+from ingest.decoding import avro, avro_reader, documents
 from ingest.errors import Undecodable, counted
 from ingest.values import lenient
 
@@ -232,8 +232,8 @@ def _meta() -> avro.AvroSchema:
 def _block(data: bytes, offset: int, marker: bytes) -> tuple[bytes, int, int]:
     """The bytes of a block, where the next one begins, and the count of its datums."""
     try:
-        count, begin = avro.long(data, offset)
-        size, begin = avro.long(data, begin)
+        count, begin = avro_reader.long(data, offset)
+        size, begin = avro_reader.long(data, begin)
     except IndexError:
         return b"", len(data) + 1, 0
     end = begin + size + len(marker)
@@ -259,7 +259,7 @@ def _datums(schema: avro.AvroSchema, block: bytes, count: int, offset: int) -> I
     for _ in range(min(count, len(block) + 1)):  # the count may be wrong; a datum takes at least one byte
         _, end = avro.read_at(schema, block, begin)
         if isinstance(schema.root, list):  # of all named types: the branch's number is not part of the datum
-            _, begin = avro.long(block, begin)
+            _, begin = avro_reader.long(block, begin)
         yield block[begin:end]
         begin = end
     if begin != len(block) or count > len(block):

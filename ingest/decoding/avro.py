@@ -1,7 +1,7 @@
-"""Bare Avro read by fastavro, with the checks that it leaves out (Avro specification 1.11).
+"""Bare Avro (Avro specification 1.11): schemas parsed by fastavro, data read by a function of each schema.
 
-`load` refuses a schema that contains itself, and an array whose items take no bytes: by the one fastavro
-crashes, by the other a damaged count keeps it busy for ever. `read` refuses a datum that does not end with
+`load` refuses a schema that contains itself, and an array whose items take no bytes, by whose damaged count a reader
+would be busy for ever. `read` refuses a datum that does not end with
 its last byte, and what the specification forbids: a negative choice of a union or an enum, an int of more than 32
 bits, a long of more than 64, a boolean that is not one byte that is 0 or 1. It gives every failure a code.
 
@@ -12,14 +12,15 @@ day number. Aliases and defaults have no part in reading with the writer's own s
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from importlib import resources
+from struct import error as StructError
 from typing import Any, NamedTuple
 
+from ingest.decoding import avro_reader
 from ingest.errors import Undecodable, counted
 from ingest.values import strict
 
@@ -28,15 +29,17 @@ MAX_NESTING = 64
 _LEFT_OUT = frozenset({"default", "aliases", "doc", "order"})  # from a schema: fastavro judges some of them
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AvroSchema:
-    """A schema that is safe to read by: fastavro's form of it, and its named types by their full names."""
+    """A schema that is safe to read by: its datum's type in fastavro's form, and its named types by their full names."""
 
-    parsed: Any  # with `_bounded`
     root: Any
     named: Mapping[str, Any]
-    has_branches: bool  # whether a union has several named types, which need their branch
-    plain_option: bool  # whether a union may have one named type, which then needs no branch
+
+    @cached_property
+    def read(self) -> avro_reader.Read:
+        """The function that reads a datum, written when the first one comes."""
+        return avro_reader.reader(self.root, self.named)
 
     def resolved(self, schema: Any) -> Any:
         """A type as its object or, for a union, its list; a name is replaced by what it names."""
@@ -46,10 +49,8 @@ class AvroSchema:
 @lru_cache(maxsize=1024)
 def load(text: str | bytes, name: str | None = None) -> AvroSchema:
     """Parse a schema's JSON text; ``name`` picks the type from a list of named types. `Undecodable`: ``bad-schema``."""
-    from fastavro.read import LOGICAL_READERS
     from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
-    LOGICAL_READERS.update({f"int-{name}": check for name, check in _CHECKED.values()})
     named: dict[str, Any] = {}
     try:
         tree = _prepared(strict(text.encode() if isinstance(text, str) else text), 0)
@@ -58,19 +59,18 @@ def load(text: str | bytes, name: str | None = None) -> AvroSchema:
         whole = {"type": "record", "name": _WHOLE, "fields": [{"name": _WHOLE, "type": name or tree}]}
         parsed: Any = parse_schema(whole, named_schemas=named)
         root = parsed["fields"][0]["type"]
-        guard = _Guard(named)
-        guard.size(root)
+        _Guard(named).size(root)
     except Undecodable as error:
         raise Undecodable("bad-schema", f"the Avro schema cannot be used: {error.detail}") from None
     except UnknownType as error:
         raise _bad_schema(f"the type {str(error.name)[:80]!r} is not defined before its use") from None
     except (SchemaParseException, KeyError, TypeError, ValueError, AttributeError) as error:
         raise _bad_schema(str(error)[:200]) from None
-    return AvroSchema(_bounded(parsed), root, named, guard.has_branches, guard.plain_option)
+    return AvroSchema(root, named)
 
 
 _WHOLE = "ingest_whole_datum"
-"""The record around every schema (it takes no bytes): fastavro parses any other type again for each datum."""
+"""The record around every schema: fastavro parses its field as any other one, whatever type that has."""
 
 
 @cache
@@ -94,150 +94,32 @@ def read(schema: AvroSchema, data: bytes) -> Any:
 
 def read_at(schema: AvroSchema, data: bytes, pos: int) -> tuple[Any, int]:
     """One datum from ``pos`` on, and the position after it."""
-    from fastavro.read import schemaless_reader
-
-    source = io.BytesIO(data)
-    source.seek(pos)
     try:
-        # the options let fastavro look through each union once more, so only where they are needed
-        datum: Any = schemaless_reader(
-            source,
-            schema.parsed,
-            None,
-            return_named_type=schema.has_branches,
-            return_named_type_override=schema.has_branches and schema.plain_option,
-        )
-    except EOFError:
-        raise Undecodable("truncated", "the Avro datum ends before its last value") from None
+        datum, end = schema.read(data, pos)
     except UnicodeDecodeError as error:
+        if _is_cut(schema, data, pos, error):
+            raise _truncated() from None
         raise Undecodable("bad-utf8", f"an Avro string holds byte {error.object[error.start]:#04x}") from None
-    except (IndexError, KeyError, OverflowError, TypeError, ValueError) as error:
-        raise Undecodable("bad-avro", f"the Avro datum cannot be read: {error}") from None
-    if (_NINE in data.translate(_HIGH) or _FALSE in data or _TRUE in data) and _UNSURE.search(data, pos):
-        _skipped(schema, schema.root, data, pos)
-    return datum[_WHOLE], source.tell()
+    except (IndexError, StructError):
+        raise _truncated() from None
+    if end > len(data):
+        raise _truncated()
+    return datum, end
 
 
-_UNSURE = re.compile(rb"[\x80-\xff]{9}[^\x00\x01]|[\x80\x81]\x00")
-"""What a number of more than 64 bits begins with, which fastavro wraps, or a boolean of several bytes ends with, which is
-read as a number; texts and lengths may hold both.
-"""
-
-_HIGH = bytes(0x80) + b"\xff" * 0x80
-_NINE, _FALSE, _TRUE = b"\xff" * 9, b"\x80\x00", b"\x81\x00"
-"""One of them is in whatever the pattern matches (the first where high bytes are all alike), and is found five times as fast."""
-
-
-def _skipped(schema: AvroSchema, kind: Any, data: bytes, pos: int) -> int:
-    """The position after a value that fastavro could read; `Undecodable` if one of its numbers or booleans is too long."""
-    kind = schema.resolved(kind)
-    if isinstance(kind, list):
-        index, pos = long(data, pos)
-        return _skipped(schema, kind[index], data, pos)
-    name = kind["type"]
-    if name in ("record", "error"):
-        for field in kind["fields"]:
-            pos = _skipped(schema, field["type"], data, pos)
-        return pos
-    if name in ("array", "map"):
-        return _skipped_items(schema, kind, data, pos)
-    if name in ("bytes", "string"):
-        length, pos = long(data, pos)
-        return pos + length
-    if name in ("int", "long", "enum"):
-        return long(data, pos)[1]
-    if name == "boolean" and data[pos] > 1:
-        raise Undecodable("bad-avro", f"the Avro datum cannot be read: {_NO_BOOLEAN}")
-    return pos + (int(kind["size"]) if name == "fixed" else _LEAST[name])
+def _is_cut(schema: AvroSchema, data: bytes, pos: int, fault: UnicodeDecodeError) -> bool:
+    """True if a text that is not UTF-8 is the one with which the data end before their time: with more data it is longer."""
+    if not data.endswith(fault.object):
+        return False
+    try:
+        schema.read(data + b" ", pos)
+    except UnicodeDecodeError as error:
+        return len(error.object) > len(fault.object)
+    return True
 
 
-def _skipped_items(schema: AvroSchema, kind: Mapping[str, Any], data: bytes, pos: int) -> int:
-    is_map = kind["type"] == "map"
-    while True:
-        count, pos = long(data, pos)
-        if not count:
-            return pos
-        if count < 0:  # the block's size follows
-            _, pos = long(data, pos)
-        for _ in range(abs(count)):
-            if is_map:
-                pos = _skipped(schema, "string", data, pos)
-            pos = _skipped(schema, kind["values" if is_map else "items"], data, pos)
-
-
-def long(data: bytes, pos: int) -> tuple[int, int]:
-    """A zigzag varint of at most ten bytes, and the position after it."""
-    number = 0
-    for shift in range(0, 70, 7):
-        byte = data[pos]
-        pos += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            if number >> 64:
-                break
-            return (number >> 1) ^ -(number & 1), pos
-    raise Undecodable("bad-avro", "a number does not fit 64 bits")
-
-
-# --- what fastavro does not check ----------------------------------------------------------------
-
-
-class _Choices(list[Any]):
-    """The branches of a union, or the symbols of an enum: a negative index is none of them, as in the specification.
-
-    fastavro takes -1 for the last one, because a list does. It adds the length to it before it asks, so the length is 0.
-    """
-
-    def __len__(self) -> int:
-        return 0
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __getitem__(self, index: Any) -> Any:
-        if index < 0:
-            raise IndexError(f"there is no choice {index}")
-        return list.__getitem__(self, index)
-
-
-def _int(value: int, _writer: Any = None, _reader: Any = None) -> int:
-    if not -(1 << 31) <= value < 1 << 31:
-        raise ValueError(f"{value} does not fit the 32 bits of an int")
-    return value
-
-
-def _boolean(value: int, _writer: Any = None, _reader: Any = None) -> bool:
-    """The byte of a boolean, read as a number: 0 is 0, and 1 is -1."""
-    if value not in (0, -1):
-        raise ValueError(_NO_BOOLEAN)
-    return value == -1
-
-
-_NO_BOOLEAN = "a boolean is not one byte that is 0 or 1"
-_CHECKED = {"int": ("ingest-int", _int), "boolean": ("ingest-boolean", _boolean)}
-
-
-def _bounded(schema: Any) -> Any:
-    """A parsed schema by which fastavro refuses what the specification forbids; what it reads stays the same."""
-    if isinstance(schema, list):
-        return _Choices(map(_bounded, schema))
-    if isinstance(schema, str):
-        return {"type": "int", "logicalType": _CHECKED[schema][0]} if schema in _CHECKED else schema
-    bounded = dict(schema)
-    if bounded["type"] in _CHECKED:
-        bounded |= {"type": "int", "logicalType": _CHECKED[bounded["type"]][0]}
-    if "symbols" in bounded:
-        bounded["symbols"] = _Choices(bounded["symbols"])
-    for below in ("items", "values"):
-        if below in bounded:
-            bounded[below] = _bounded(bounded[below])
-    if "fields" in bounded:
-        bounded["fields"] = [{**field, "type": _bounded(field["type"])} for field in bounded["fields"]]
-    if "__named_schemas" in bounded:
-        bounded["__named_schemas"] = {
-            name: _bounded(named) for name, named in bounded["__named_schemas"].items()
-        }
-    return bounded
+def _truncated() -> Undecodable:
+    return Undecodable("truncated", "the Avro datum ends before its last value")
 
 
 # --- schemas ------------------------------------------------------------------------------------
@@ -313,11 +195,9 @@ class _Size(NamedTuple):
 
 
 class _Guard:
-    """Refuses what fastavro would crash or hang on; the names in a schema are full by then."""
+    """Refuses what a reader would crash or hang on; the names in a schema are full by then."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
-        self.has_branches = False  # a union of several named types
-        self.plain_option = False  # a union of one named type and others
         self._named = named
         self._sizes: dict[str, _Size | None] = {}  # of named types; None while one is open
 
@@ -326,9 +206,6 @@ class _Guard:
         if isinstance(schema, list):
             if any(isinstance(branch, list) for branch in schema):
                 raise _bad_schema("a union holds a union")
-            names = sum("name" in each if isinstance(each, dict) else each in self._named for each in schema)
-            self.has_branches |= names > 1
-            self.plain_option |= names == 1
             branches = [self.size(branch) for branch in schema]
             return _sum(1 + min(each.least for each in branches), branches)
         if isinstance(schema, str):

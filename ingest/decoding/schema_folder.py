@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from ingest.decoding import avro
+from ingest.decoding import avro, avro_reader
 from ingest.decoding.connect_avro import NamedDatum
 from ingest.errors import SetupError, Undecodable
 
@@ -100,9 +100,9 @@ def unwrapped(value: bytes) -> NamedDatum:
     `Undecodable`: ``truncated``.
     """
     try:
-        size, place = avro.long(value, 0)
-        number, place = avro.long(value, place + size)
-        length, place = avro.long(value, place)
+        size, place = avro_reader.long(value, 0)
+        number, place = avro_reader.long(value, place + size)
+        length, place = avro_reader.long(value, place)
     except IndexError:
         size, length, number, place = 0, 0, 0, len(value) + 1
     if size < 0 or length != len(value) - place:

@@ -28,7 +28,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ingest.change import Change, Hints, Image, Message, Op, Options, TableHints
-from ingest.decoding import avro, connect, connect_avro, rows, schema_folder
+from ingest.decoding import avro_reader, connect, connect_avro, rows, schema_folder
 from ingest.decoding.connect import ConnectPlan, meanings
 from ingest.decoding.declared_values import Reading, plain_text
 from ingest.errors import Undecodable
@@ -286,7 +286,9 @@ def _is_wrapped(sample: bytes) -> bool:
     """True for the generic wrapper around the beginning of a record."""
     end = _after_name(sample, 0)
     try:
-        return end is not None and _is_record(sample, avro.long(sample, avro.long(sample, end)[1])[1])
+        return end is not None and _is_record(
+            sample, avro_reader.long(sample, avro_reader.long(sample, end)[1])[1]
+        )
     except (IndexError, Undecodable):
         return False
 
@@ -301,7 +303,7 @@ def _is_record(sample: bytes, place: int) -> bool:
 def _after_name(sample: bytes, place: int) -> int | None:
     """The place after the name of a table; None if there is none."""
     try:
-        size, place = avro.long(sample, place)
+        size, place = avro_reader.long(sample, place)
         name = sample[place : place + size].decode() if 0 < size <= _LONGEST else ""
     except (IndexError, UnicodeDecodeError, Undecodable):
         return None

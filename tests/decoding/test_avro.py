@@ -1,4 +1,4 @@
-"""Reading Avro: values as they were written, and what the checks around fastavro refuse."""
+"""Reading Avro: values as they were written, and what is refused."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.decoding import avro
+from ingest.decoding import avro, avro_reader
 from ingest.errors import Undecodable
 from tests.timing import is_within
 
@@ -98,6 +98,39 @@ def test_a_schema_says_only_how_bytes_are_read():
     assert expected == avro.read(node(schema), b"\x02\x02\x01\x02\x01\x00\x00\x02\x00")
 
 
+@pytest.mark.parametrize("count", [avro_reader.WIDE, avro_reader.WIDE + 1, 3_000])
+def test_records_of_any_width(count):
+    """A table of thousands of columns is read by a loop instead of a line for each: to the same row."""
+    kinds = ("long", ["null", "string"], "double", {"type": "map", "values": "int"}, ["null", "bytes"])
+    cells = (-(1 << 40), None, 0.5, {"a": 3}, b"\xff")
+    fields = [{"name": f"column {number}", "type": kinds[number % 5]} for number in range(count)]
+    schema = {"type": "record", "name": "R", "fields": fields}
+    row = {f"column {number}": cells[number % 5] for number in range(count)}
+    assert row == avro.read(node(schema), written(schema, row))
+
+
+@pytest.mark.parametrize("count", [avro_reader.MANY, avro_reader.MANY + 1, 4_000])
+def test_unions_of_any_number_of_types(count):
+    """So many choices are not compiled, but looked up: the same one must be taken, and none that is not there."""
+    enums = [{"type": "enum", "name": f"E{number}", "symbols": ["A"]} for number in range(count - 1)]
+    schema = node(["null", *enums])
+    of_branch = {number: avro.read(schema, written("long", number) + b"\x00") for number in (1, count - 1)}
+    assert {1: ("E0", "A"), count - 1: (f"E{count - 2}", "A")} == of_branch
+    assert None is avro.read(schema, b"\x00")
+    for beyond in (-1, count, 1 << 62):
+        with pytest.raises(Undecodable, match="no choice") as error:
+            avro.read(schema, written("long", beyond) + b"\x00")
+        assert "bad-avro" == error.value.code
+
+
+def test_a_field_s_name_is_not_code():
+    """A reader is written for each schema: a name with quotes and line ends must stay a name in it."""
+    names = ["a'b", 'a"b', "a\nraise SystemExit", "a\\", "{0}", "数"]
+    fields = [{"name": name, "type": "long"} for name in names]
+    found = avro.read(node({"type": "record", "name": "R", "fields": fields}), bytes(range(0, 12, 2)))
+    assert dict(zip(names, range(6), strict=True)) == found
+
+
 def test_unions_of_several_named_types_name_their_branch():
     """Nothing else distinguishes two records of the same shape."""
     records = [
@@ -120,7 +153,7 @@ def written(schema: object, datum: object) -> bytes:
 @pytest.mark.parametrize(
     ("schema", "data", "code"),
     [
-        ("long", b"\x80" * 7, "bad-avro"),
+        ("long", b"\x80" * 7, "truncated"),
         (["null", "long"], b"\x01", "bad-avro"),  # index -1
         (["int", "null"], b"\x01", "bad-avro"),  # of which the last one takes no bytes
         (["null", "int"], b"\x03\x06", "bad-avro"),  # index -2
@@ -154,6 +187,11 @@ def written(schema: object, datum: object) -> bytes:
         ("bytes", b"\x01", "truncated"),  # length -1
         ("bytes", b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f", "truncated"),  # length 2^62
         ("string", b"\x04\xff\xff", "bad-utf8"),
+        ("string", b"\x06\xe5\x88", "truncated"),  # in the middle of a character
+        ("string", b"\x04\xe5\x88", "bad-utf8"),  # which is the whole text
+        ({"type": "array", "items": "string"}, b"\x04\x02\xff\x06\xe5", "bad-utf8"),
+        ({"type": "fixed", "name": "F", "size": 3}, b"ab", "truncated"),
+        ({"type": "array", "items": {"type": "fixed", "name": "F", "size": 3}}, b"\x7eabc", "truncated"),
         ("long", b"\x02\x00", "trailing-bytes"),
         ("long", b"", "truncated"),
         ("double", b"\x00" * 7, "truncated"),
