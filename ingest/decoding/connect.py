@@ -252,6 +252,9 @@ def _listed(item: ColumnReader) -> ColumnReader:
     return ColumnReader("json", listed(item.json, json_values.text), listed(item.plain, plain_text))
 
 
+_NO_CELLS: dict[str, Any] = {}
+
+
 def json_key(key: bytes | None, plan_of: Callable[[bytes], ConnectPlan]) -> Image | None:
     """A Kafka key's columns, by the plan of its schema; None for no key and for no JSON object."""
     if not key or key.lstrip()[:1] != b"{":
@@ -311,20 +314,29 @@ def json_image(row: Mapping[str, Any], plan: ConnectPlan) -> Image:
     return {name: None if value is None else known(name, text)(value) for name, value in row.items()}
 
 
-def plain_image(row: Mapping[str, Any], plan: ConnectPlan) -> Image:
-    """A decoded Avro record as a row image by its plan."""
+def plain_image(
+    row: Mapping[str, Any], plan: ConnectPlan, was: Mapping[str, Any] = _NO_CELLS, texts: Image = _NO_CELLS
+) -> Image:
+    """A decoded Avro record as a row image by its plan.
+
+    ``was`` is the record before its change, and ``texts`` its image: most values do not change, and are read once.
+    """
     if row.keys() <= plan.columns:
         image: Image = {**row}
         for name, text in plan.no_texts:
             value: Any = image.get(name)
             if value is not None:
-                image[name] = text(value)
+                old = was.get(name)
+                is_same = old == value and type(old) is type(value) in _EXACT
+                image[name] = texts[name] if is_same else text(value)
         if _TEXTS.issuperset(map(type, image.values())):  # a schema may call texts what are none
             return image
     known = plan.plain.get
     return {name: None if value is None else known(name, plain_text)(value) for name, value in row.items()}
 
 
+_EXACT = frozenset({str, bytes, int})
+"""Types of which equal values have the same text; 0.0 and -0.0 are equal, too."""
 _TEXTS = frozenset({str, type(None)})
 
 

@@ -34,7 +34,7 @@ def kind_of(event: Mapping[str, Any]) -> str:
     record, and a mark of a transaction has no other members than those of marks, its clock or its tables among them.
     """
     names = event.keys()
-    if "op" in names and (_has_record(event) or {"before", "after"} <= names):
+    if "op" in event and (("before" in event and "after" in event) or _has_record(event)):
         return "row"
     if "databaseName" in names and ("ddl" in names or "tableChanges" in names):
         return "ddl"

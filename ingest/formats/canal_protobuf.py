@@ -198,17 +198,25 @@ class Columns(NamedTuple):
 
 
 def _columns(columns: list[Any]) -> Columns:
-    image = {column.name: None if column.isNull else column.value for column in columns}
-    types = tuple([(column.name, column.mysqlType) for column in columns])
+    image: Image = {}
+    types, keys, has_gap = [], [], False
+    for place, column in enumerate(
+        columns
+    ):  # once, because each look at a member of the library's costs a tenth of a microsecond
+        name = column.name
+        image[name] = None if column.isNull else column.value
+        types.append((name, column.mysqlType))
+        if column.isKey:
+            keys.append(name)
+        if column.index != place:
+            has_gap = True
     if "" in image:
         place = next(column.index for column in columns if not column.name)
         raise Undecodable("bad-message", f"column {place} of a row has no name")
     if len(image) != len(types):
         twice = next(name for number, (name, _) in enumerate(types) if name in dict(types[:number]))
         raise Undecodable("duplicate-name", f"the column {twice[:80]!r} occurs twice in a row")
-    keys = tuple([column.name for column in columns if column.isKey])
-    has_gap = [column.index for column in columns] != [*range(len(columns))]
-    return Columns(image, types, keys, has_gap)
+    return Columns(image, tuple(types), tuple(keys), has_gap)
 
 
 # --- its changes --------------------------------------------------------------------------------

@@ -132,13 +132,16 @@ def kind_of(members: Mapping[str, Any], hints: Hints) -> str:
     return "flat" if hints.options.extra.get("rows") == "flat" else debezium_events.kind_of(members)
 
 
+Images = tuple[Image | None, Image | None]
+
+
 class Encoding(NamedTuple):
     """How an encoding writes events: JSON here, Avro in the sister format.
 
     Args:
         text: one value as text.
         texts: a small record's members as texts; none of what is not a record.
-        image: an image of a wrapped row, or None.
+        images: the images before and after of a wrapped row, each None where it has none.
         columns: the columns of a flattened row as an image.
         key: the columns of a Kafka key, or None.
         key_columns: their names; none where there is no key.
@@ -148,7 +151,7 @@ class Encoding(NamedTuple):
 
     text: Callable[[Any], str | None]
     texts: Callable[[Any], Image]
-    image: Callable[[Any, ConnectPlan], Image | None]
+    images: Callable[[Any, Any, ConnectPlan], Images]
     columns: Callable[[Mapping[str, Any], ConnectPlan], Image]
     key: Callable[[bytes | None, Hints, TableHints | None], Image | None]
     key_columns: Callable[[bytes | None, Hints], tuple[str, ...]]
@@ -170,7 +173,7 @@ def wrapped_row(
     table = NO_TABLE if named == MESSAGE else _table(source, message, hints)
     declared, options = hints.tables(table), hints.options
     plan = connect.plan(schema, encoding.envelope_fields, declared.columns, meanings, reading(options))
-    images = encoding.image(members.get("before"), plan), encoding.image(members.get("after"), plan)
+    images = encoding.images(members.get("before"), members.get("after"), plan)
     old_key = _old_key(encoding, message, hints, declared) if message.headers else None
     transaction = encoding.texts(members.get("transaction")).get("id")
     op = operation(OPS, named or "", "op")
@@ -223,9 +226,7 @@ def _operation(op: Op, missing: Sequence[str], before: Image | None) -> Op:
     return UPDATE if op is INSERT and missing and before is None else op
 
 
-def _images(
-    op: Op, images: tuple[Image | None, Image | None], key: Image | None, old_key: Image | None
-) -> tuple[Image | None, Image | None]:
+def _images(op: Op, images: Images, key: Image | None, old_key: Image | None) -> Images:
     """Before and after as the operation needs them, from the message's images and the keys."""
     before, after = images
     if op is TRUNCATE:
@@ -411,6 +412,10 @@ def _placeholders(plain: str) -> frozenset[str]:
     )
 
 
+def _both_images(before: object, after: object, plan: ConnectPlan) -> Images:
+    return _image(before, plan), _image(after, plan)
+
+
 def _image(row: object, plan: ConnectPlan) -> Image | None:
     if row is None:
         return None
@@ -424,7 +429,7 @@ def _image(row: object, plan: ConnectPlan) -> Image | None:
 JSON = Encoding(
     text=json_values.text,
     texts=json_values.texts,
-    image=_image,
+    images=_both_images,
     columns=connect.json_image,
     key=json_key,
     key_columns=json_key_columns,

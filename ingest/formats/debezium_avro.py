@@ -83,14 +83,15 @@ def _members(schema: str) -> tuple[str, ...]:
     return tuple(field.name for field in connect_avro.row_fields(schema))
 
 
-def _image(row: Any, plan: connect.ConnectPlan) -> Image | None:
-    if row is None:
-        return None
-    if not isinstance(row, dict):
+def _images(before: Any, after: Any, plan: connect.ConnectPlan) -> debezium.Images:
+    if not isinstance(before, dict | None) or not isinstance(after, dict | None):
         raise Undecodable(
             "unsupported-source", "an image that is not a record is a MongoDB document, not a row"
         )
-    return connect.plain_image(row, plan)
+    old = None if before is None else connect.plain_image(before, plan)
+    if after is None:
+        return old, None
+    return old, connect.plain_image(after, plan, before or {}, old or {})
 
 
 def _texts(record: Any) -> Image:
@@ -102,7 +103,7 @@ def _texts(record: Any) -> Image:
 AVRO = debezium.Encoding(
     text=plain_text,
     texts=_texts,
-    image=_image,
+    images=_images,
     columns=connect.plain_image,
     key=_key,
     key_columns=_key_columns,

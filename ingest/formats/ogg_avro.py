@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from ingest.change import Change, Hints, Image, Message, Op, Options, TableHints
 from ingest.decoding import avro_reader, connect, connect_avro, rows, schema_folder
-from ingest.decoding.connect import ConnectPlan, meanings
+from ingest.decoding.connect import meanings
 from ingest.decoding.declared_values import Reading, plain_text
 from ingest.errors import Undecodable
 from ingest.formats import About, ogg
@@ -144,8 +144,10 @@ def _row(
     declared = hints.tables(table)
     keys = declared.keys or place.keys
     plan = connect.plan(text, fields, declared.columns, meanings, _reading(hints.options))
-    before = None if place.op is Op.INSERT else _image(old, plan, declared)
-    after = None if place.op is Op.DELETE else _image(new, plan, declared)
+    old = None if place.op is Op.INSERT else _cells(old, declared)
+    new = None if place.op is Op.DELETE else _cells(new, declared)
+    before = None if old is None else connect.plain_image(old, plan)
+    after = None if new is None else connect.plain_image(new, plan, old or {}, before or {})
     rows.require_images(before, after, place.op)
     missing: list[str] = []
     images = (before or {}, after or {})
@@ -175,13 +177,14 @@ def _has_marks(columns: frozenset[str]) -> bool:
     return any(name.endswith(MISSING) for name in columns)
 
 
-def _image(cells: Any, plan: ConnectPlan, declared: TableHints) -> Image | None:
+def _cells(cells: Any, declared: TableHints) -> dict[str, Any] | None:
+    """An image's cells by their columns' names; None where there is none."""
     if cells is None:
         return None
     if not isinstance(cells, dict):
         raise Undecodable("bad-message", "an image is not a record of columns")
     ogg.separate(cells, declared.columns)
-    return connect.plain_image(cells, plan)
+    return cells
 
 
 def _require_sure(before: Image, after: Image, keys: frozenset[str]) -> None:

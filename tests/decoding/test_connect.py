@@ -76,6 +76,19 @@ def test_nested_values_become_compact_json():
         assert {"a": '{"k":1.10,"n":[9007199254740993]}'} == connect.json_image(row, plan)
 
 
+def test_cells_that_a_change_leaves_are_read_once():
+    """0.0, -0.0 and false are equal cells, and the images before and after must not share their text."""
+    cells = (None, 0, 1, -1, True, False, 0.0, -0.0, 1.0, "", "1", "é", b"", b"\x01", [0.0], [-0.0])
+    pairs = [(old, new) for old in cells for new in cells]
+    reading = declared_values.Reading("base64", "big", "millis", "millis", "UTC")
+    for kind in ("int64", "float64", "boolean", "bytes"):
+        fields = tuple(Field(f"c{number}", kind) for number in range(len(pairs)))
+        plan = connect.plan(b"", lambda _schema, of_kind=fields: of_kind, {}, connect.meanings, reading)
+        before, after = ({f"c{number}": pair[side] for number, pair in enumerate(pairs)} for side in (0, 1))
+        texts = connect.plain_image(before, plan)
+        assert connect.plain_image(after, plan) == connect.plain_image(after, plan, before, texts)
+
+
 def test_null_in_a_list_stays_null():
     """A NULL among texts printed as the word None is a value that the source never stored."""
     item = Field("", "string", "Uuid")
