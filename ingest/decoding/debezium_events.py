@@ -18,13 +18,44 @@ import msgspec
 from ingest import types
 from ingest.change import Change, Image, Op, TableId
 from ingest.ddl import UNPLACED, TableStructure
-from ingest.decoding import json_values
+from ingest.decoding import documents, json_values
 from ingest.decoding.rows import emptied
 from ingest.errors import Undecodable
 from ingest.values import MICROS, compacted, integer, micros_of, strict
 from ingest.values.remembered import remembered
 
 CLOCKS = frozenset({"ts_ms", "ts_us", "ts_ns"})
+
+
+def of_cloud_event(raw: bytes) -> bytes:
+    """The event that Debezium's converter for CloudEvents took apart; any other message as it is.
+
+    The converter leaves the images in ``data``, with the schema if it is set so, and makes the operation and each member of
+    the source and of the transaction an attribute: ``ts_ms`` is ``iodebeziumtsms``, the transaction's ``id`` is
+    ``iodebeziumtxid`` and the source's ``txId`` stays ``iodebeziumtxId`` (documentation, "CloudEvents"). ``data`` of a row that
+    was flattened before is the row.
+    """
+    if _OPERATION not in raw:
+        return raw
+    attributes = json_values.members(raw)
+    data, op = attributes.get("data"), attributes.get(documents.DESCRIBED)
+    if op is None or data is None or "specversion" not in attributes:
+        return raw
+    if bytes(data)[:1] != b"{":
+        raise Undecodable(
+            "unsupported-source",
+            "a CloudEvent whose data are not JSON: set value.converter.data.serializer.type=json at the source",
+        )
+    content = json_values.members(data)
+    is_wrapped = "payload" in content and content.keys() <= {"schema", "payload"}
+    images = json_values.members(content["payload"]) if is_wrapped else content
+    if "op" in images:  # nothing was taken out
+        return bytes(data)
+    if images.keys().isdisjoint(("before", "after")):
+        images = {"before" if bytes(op) == b'"d"' else "after": content.get("payload", data)}
+    source = {name: attributes[key] for name, key in _ATTRIBUTES.items() if key in attributes}
+    event = {**images, "op": op, "source": source, "transaction": {"id": attributes.get(_TRANSACTION)}}
+    return msgspec.json.encode({"schema": content.get("schema"), "payload": event})
 
 
 def kind_of(event: Mapping[str, Any]) -> str:
@@ -57,6 +88,11 @@ _SOURCE_FIELDS = frozenset(
     "server_id gtid file pos row thread query change_lsn commit_lsn event_serial_no scn commit_scn ssn lcr_position "
     "redo_thread user_name rs_id row_id commit_ts_ms start_scn start_ts_ms origin origin_lsn".split()
 )
+_PREFIX = documents.DESCRIBED.removesuffix("op")
+_OPERATION = f'"{documents.DESCRIBED}"'.encode()
+_TRANSACTION = f"{_PREFIX}txid"
+_ATTRIBUTES = {name: _PREFIX + name.replace("_", "") for name in _SOURCE_FIELDS}
+"""By member of the source the attribute that has it: a name without the characters that CloudEvents does not allow."""
 _FLAT_METADATA = frozenset(
     [f"__{name}" for name in ("deleted", "op", "ts_ms", "ts_us", "ts_ns", *_SOURCE_FIELDS)]
     + [f"__source_{name}" for name in _SOURCE_FIELDS]

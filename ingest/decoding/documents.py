@@ -3,7 +3,8 @@
 - several documents one after another (GoldenGate's ``mode=tx``, Firehose), or an array of them;
 - Confluent's frame of JSON with a registered schema: a zero byte, four bytes of schema id, the document;
 - records with a length before each (a file of such that was read as one message);
-- CloudEvents: the document is the member ``data``, maybe with Connect's schema around it.
+- CloudEvents: the document is the member ``data``, maybe with Connect's schema around it. An event whose attributes say the
+  operation (``DESCRIBED``) is left whole: its data are images alone, and its format reads both.
 
 Every format may come so, from files and Kafka alike. Nothing is read here: each document is handed on as it was sent.
 """
@@ -26,6 +27,8 @@ _SPACES = b" \t\r\n"
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _CLOUD_EVENT = b'"specversion"'
 _EVENT = frozenset({"specversion", "type", "source", "id"})
+DESCRIBED = "iodebeziumop"
+"""The attribute by which Debezium's converter for CloudEvents says the operation (its documentation, "CloudEvents")."""
 
 
 def is_enclosed(value: bytes) -> bool:
@@ -127,6 +130,6 @@ def _content(document: bytes) -> bytes:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return document
     data = members.get("data")
-    if data is None or not members.keys() >= _EVENT or bytes(data)[:1] != b"{":
+    if data is None or DESCRIBED in members or not members.keys() >= _EVENT or bytes(data)[:1] != b"{":
         return document
     return bytes(data)

@@ -115,7 +115,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message; a DDL message may name several tables and gives one for each."""
     if message.value is None:
         return [no_value(message, json_key(message.key, hints), hints)]
-    document, note = json_values.repaired(message.value, json_values.unwrapped)
+    document, note = json_values.repaired(message.value, _unwrapped)
     payload = document.payload
     if payload is None:
         return [no_value(message, json_key(message.key, hints), hints)]
@@ -125,6 +125,10 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     if kind == "flat":
         return [flat_row(JSON, document.schema, payload, message, hints, note)]
     return debezium_events.control(kind, payload)
+
+
+def _unwrapped(raw: bytes) -> json_values.ConverterMessage:
+    return json_values.unwrapped(debezium_events.of_cloud_event(raw))
 
 
 def kind_of(members: Mapping[str, Any], hints: Hints) -> str:
@@ -440,7 +444,7 @@ JSON = Encoding(
 
 def recognise(sample: bytes) -> str | None:
     """Evidence in one message; a flattened row shows none unless it carries ``__`` members."""
-    document = json_values.peeked(sample, json_values.unwrapped)
+    document = json_values.peeked(sample, _unwrapped)
     if document is None or not (payload := document.payload):
         return None
     kind = debezium_events.kind_of(payload)

@@ -19,7 +19,7 @@ from dataclasses import replace
 from typing import Any
 
 from ingest.change import Change, Hints, Image, Message, TableHints
-from ingest.decoding import connect, connect_avro, json_values
+from ingest.decoding import connect, connect_avro, documents, json_values
 from ingest.decoding.connect import meanings
 from ingest.decoding.debezium_events import control
 from ingest.decoding.declared_values import compact, plain_text
@@ -51,6 +51,12 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     if kind == "row":
         return [debezium.wrapped_row(AVRO, text, row, message, hints)]
     if kind == "flat":
+        if documents.DESCRIBED in row:
+            raise Undecodable(
+                "unsupported-source",
+                "a CloudEvent in Avro: set value.converter.serializer.type and value.converter.data.serializer.type to json at "
+                "the source, and write `format: debezium`",
+            )
         return [debezium.flat_row(AVRO, text, row, message, hints)]
     return control(kind, json_values.object_of(compact(row).encode()))
 

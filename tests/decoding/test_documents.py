@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ingest import api, formats, framing
-from ingest.change import Change, Hints, Message
+from ingest.change import Change, Hints, Message, Options, TableId
 from ingest.decoding import documents
 from ingest.errors import Undecodable
 
@@ -68,6 +68,72 @@ def test_a_cloud_event() -> None:
     event = {"id": "x", "source": "/debezium", "specversion": "1.0", "type": "io.debezium"}
     [found] = read("debezium", json.dumps({**event, "data": {"payload": json.loads(debezium(3))}}))
     assert ("t", {"id": "3"}) == (found.table.table, found.after)
+
+
+ATTRIBUTES = {
+    "id": "name:rail;lsn:29274832;txId:565",
+    "source": "/debezium/postgresql/rail",
+    "specversion": "1.0",
+    "type": "io.debezium.connector.postgresql.DataChangeEvent",
+    "time": "2024-06-10T06:13:20.123Z",
+    "datacontenttype": "application/json",
+    "iodebeziumversion": "3.0.0.Final",
+    "iodebeziumconnector": "postgresql",
+    "iodebeziumname": "rail",
+    "iodebeziumtsms": "1718000000123",
+    "iodebeziumsnapshot": "false",
+    "iodebeziumdb": "depot",
+    "iodebeziumsequence": '["29274000","29274832"]',
+    "iodebeziumschema": "rail",
+    "iodebeziumtable": "trip",
+    "iodebeziumtxId": "565",
+    "iodebeziumlsn": "29274832",
+    "iodebeziumxmin": None,
+    "iodebeziumtxid": "565:29274832",
+    "iodebeziumtxtotalorder": "1",
+}
+"""As the converter's documentation prints them."""
+IMAGES = {"c": (None, {"id": 2, "fare": "1.10"}), "d": ({"id": 2, "fare": "1.10"}, None)}
+
+
+@pytest.mark.parametrize("op", list(IMAGES))
+@pytest.mark.parametrize("shape", ["images", "schema", "row"])
+def test_a_cloud_event_of_debezium(op: str, shape: str) -> None:
+    """Its attributes have what the row lacks: operation, table and place. The images were taken for columns of a row."""
+    before, after = IMAGES[op]
+    data: object = {"before": before, "after": after}
+    if shape == "schema":
+        columns = [{"field": "id", "type": "int64"}, {"field": "fare", "type": "string"}]
+        images = [{"field": name, "type": "struct", "fields": columns} for name in ("before", "after")]
+        data = {"schema": {"type": "struct", "fields": images}, "payload": data}
+    if shape == "row":
+        data = before or after
+    event = json.dumps(ATTRIBUTES | {"iodebeziumop": op, "data": data})
+    [found] = read("debezium", event, b'{"id": 2}')
+    texts = {"id": "2", "fare": "1.10"}
+    assert (op[0], ("depot", "rail", "trip")) == (found.op.replace("insert", "c")[0], found.table)
+    assert (texts if before else None, texts if after else None) == (found.before, found.after)
+    assert ((29274832,), "565:29274832", ("id",)) == (found.sequence, found.transaction, found.keys)
+    assert 1718000000123000 == found.event_time
+    assert ({"id": "int64", "fare": "string"} if shape == "schema" else {}) == found.types
+    assert "op" in (formats.load("debezium").recognise(event.encode()) or "")
+
+
+def test_a_cloud_event_of_avro_is_refused_by_its_setting() -> None:
+    """Nothing but the converter's setting makes it readable, so the reject names it."""
+    event = json.dumps(ATTRIBUTES | {"iodebeziumop": "r", "data": "AAAAAAEAAgICAg=="})
+    with pytest.raises(Undecodable, match=r"data\.serializer\.type=json"):
+        read("debezium", event)
+
+
+def test_a_cloud_event_in_avro_is_refused_by_its_setting() -> None:
+    """With a table for the topic its attributes were read as the columns of a flattened row."""
+    fields = [{"name": name, "type": "string"} for name in ("id", "specversion", "iodebeziumop")]
+    schema = json.dumps({"type": "record", "name": "E", "fields": fields})
+    options = Options(table=(("*", TableId("depot", None, "trip")),))
+    hints = Hints(options, schema={7: schema}.__getitem__)
+    with pytest.raises(Undecodable, match=r"a CloudEvent in Avro: .*format: debezium"):
+        list(formats.reader("debezium-avro")(Message(b"\0\0\0\0\7\2a\0061.0\2c"), hints))
 
 
 def test_a_row_that_names_the_version_is_a_row() -> None:
