@@ -14,7 +14,7 @@ _LOGICAL = {
     "BOOLEAN": "boolean",
     **{f"INT{size}": f"int{size * 8}" for size in (1, 2, 4, 8)},
     **{f"INT{size}": f"int{size}" for size in (16, 32, 64)},
-    **{f"UINT{size}": f"uint{size * 8}" for size in (1, 2, 4)},
+    **{f"UINT{size}": f"uint{size * 8}" for size in (1, 2, 4, 8)},  # bytes, as those of INT8
     **{f"UINT{size}": f"uint{size}" for size in (16, 32, 64)},
     "REAL4": "float32",
     "REAL8": "float64",

@@ -181,7 +181,7 @@ def _place(metadata: Mapping[str, str | None], note: str | None) -> Change:
 @remembered(4096)
 def _table(name: str | None) -> TableId:
     """``ORCL.ADMIN.USERS`` is a database, a schema and a table."""
-    parts = (name or "").split(".")
+    parts = (name or "").split(".", 2)  # a table's quoted name may have dots
     if len(parts) == 3:
         return TableId.named(*parts)
     if len(parts) == 2:
