@@ -59,7 +59,7 @@ def of_cloud_event(raw: bytes) -> bytes:
 
 
 def kind_of(event: Mapping[str, Any]) -> str:
-    """``row``, ``ddl``, ``transaction``, ``heartbeat`` or ``flat``, by a message's members.
+    """``row``, ``ddl``, ``history``, ``transaction``, ``heartbeat`` or ``flat``, by a message's members.
 
     A flattened row may have columns of the same names, so an event's own members count: an image or a source is a
     record, and a mark of a transaction has no other members than those of marks, its clock or its tables among them.
@@ -68,7 +68,7 @@ def kind_of(event: Mapping[str, Any]) -> str:
     if "op" in event and (("before" in event and "after" in event) or _has_record(event)):
         return "row"
     if "databaseName" in names and ("ddl" in names or "tableChanges" in names):
-        return "ddl"
+        return "history" if "position" in names else "ddl"
     if {"status", "id", "event_count"} <= names <= _MARK and not names.isdisjoint(_OF_MARKS_ALONE):
         return "transaction"
     if names and CLOCKS.issuperset(names):
@@ -238,6 +238,10 @@ def control(kind: str, event: Mapping[str, Any]) -> list[Change]:
     """The changes of a message that is not a row, from its JSON values; ``kind`` as `kind_of` says."""
     if kind == "ddl":
         return _schema_change(event)
+    if kind == "history":  # of all tables, and those of a snapshot have no place among the rows
+        raise Undecodable(
+            "not-this-format", "a statement of the connector's own history, not one for readers"
+        )
     if kind == "heartbeat":
         return [Change(op=Op.HEARTBEAT)]
     texts = json_values.texts(event)

@@ -34,9 +34,26 @@ _PGOUTPUT = "read the slot by Debezium with plugin.name=pgoutput (`format: debez
 _TICDC = "write protocol=canal-json&enable-tidb-extension=true into the changefeed's sink-uri (`format: ticdc-canal`)"
 _INSTEAD = "capture its tables by Debezium (`format: debezium`) or another writer that `ingest formats` lists"
 _OR_COLUMNS = "; if it is a flattened row of a table that has such columns, give the topic this table under options.table"
+_NO_ROWS = "which is about no row: leave its topic out of the source"
+_NOT_FOR_READERS = (
+    "which is not for readers: leave its topic out, and read the one named like topic.prefix, to which "
+    "include.schema.changes=true sends statements"
+)
 _OTHER_PRODUCTS = (  # the outermost members, others, what it is and what to do
     # docs.pingcap.com, "TiCDC Simple Protocol"
     ("version type commitTs buildTs", "", f"a message of TiCDC's Simple protocol: {_TICDC}"),
+    # debezium.io, "Receiving notifications", "Sending signals", "schema.history.internal.kafka.topic": topics that a pattern of topics may match
+    (
+        "aggregate_type type additional_data timestamp",
+        "",
+        f"a notification of Debezium's (notification.sink.topic.name), {_NO_ROWS}",
+    ),
+    (
+        "source position databaseName",
+        "",
+        f"a statement of Debezium's own history (schema.history.internal.kafka.topic), {_NOT_FOR_READERS}",
+    ),
+    ("type data", "data-collections", f"a signal to Debezium (signal.kafka.topic), {_NO_ROWS}"),
     # mongodb.com/docs, "Change Events"
     (
         "operationType ns documentKey",

@@ -92,6 +92,25 @@ OF_OTHER_PRODUCTS = {
         "tableSchema": {"schema": "simple", "table": "user", "columns": []},
     },
     "TiCDC's Open Protocol": b"\0\0\0\0\0\0\0\x26" + b'{"u":{"id":{"t":3,"h":true,"v":1}}}    ',
+    "Debezium, a notification": {
+        "id": "5563ae14",
+        "aggregate_type": "Initial Snapshot",
+        "type": "STARTED",
+        "additional_data": {"connector_name": "rail"},
+        "timestamp": 1718000042000,
+    },
+    "Debezium, a signal": {
+        "type": "execute-snapshot",
+        "data": {"data-collections": ["shop.t"], "type": "INCREMENTAL"},
+    },
+    "Debezium's own history": {
+        "source": {"server": "rail"},
+        "position": {"transaction_id": None, "file": "binlog.000003", "pos": 154, "snapshot": True},
+        "ts_ms": 1718000042000,
+        "databaseName": "shop",
+        "ddl": "DROP TABLE IF EXISTS `shop`.`t`",
+        "tableChanges": [{"type": "DROP", "id": '"shop"."t"', "table": None}],
+    },
     "MongoDB's change stream": {
         "_id": {"_data": "82"},
         "operationType": "insert",
