@@ -39,7 +39,10 @@ def frame(data: bytes) -> NamedDatum:
     """The parts of one framed datum."""
     if len(data) < 5 or data[0] != 0:
         raise Undecodable("no-frame", "the value does not begin with a zero byte and a schema id")
-    return NamedDatum(int.from_bytes(data[1:5], "big"), data[5:])
+    number = int.from_bytes(data[1:5], "big")
+    if not number:
+        raise Undecodable("no-frame", "the schema's id is 0, and a registry counts from 1")
+    return NamedDatum(number, data[5:])
 
 
 def unframed(data: bytes, hints: Hints) -> tuple[str, Any]:

@@ -32,6 +32,7 @@ class UnreadKind(NamedTuple):
 _OBJECT = re.compile(rb"\A\s*\{")
 _PGOUTPUT = "read the slot by Debezium with plugin.name=pgoutput (`format: debezium`)"
 _TICDC = "write protocol=canal-json&enable-tidb-extension=true into the changefeed's sink-uri (`format: ticdc-canal`)"
+_CONFLUENT = "let Confluent's Avro converter and its registry write it (`format: debezium-avro`), or JSON (`format: debezium`)"
 _INSTEAD = "capture its tables by Debezium (`format: debezium`) or another writer that `ingest formats` lists"
 _OR_COLUMNS = "; if it is a flattened row of a table that has such columns, give the topic this table under options.table"
 _NO_ROWS = "which is about no row: leave its topic out of the source"
@@ -149,6 +150,17 @@ KINDS = (
         "a record of GoldenGate inside Kafka Connect's schema: set value.converter.schemas.enable=false (`format: ogg`), or use "
         "Confluent's Avro converter (`format: ogg-avro`)",
         members=(b'"schema"', b'"payload"', b'"op_type"', b'"op_ts"', b'"pos"'),
+    ),
+    # awslabs/aws-glue-schema-registry, "SerializationDataEncoder": version, compression, 16 bytes of schema
+    UnreadKind(
+        re.compile(rb"\x03[\x00\x05].{17}", re.DOTALL),
+        f"a record with the header of AWS Glue's schema registry, which is not read: {_CONFLUENT}",
+    ),
+    # apicurio/apicurio-registry, "DefaultIdHandler": ids of eight bytes unless as-confluent is set; a registry counts from 1
+    UnreadKind(
+        re.compile(rb"\0\0{4}.{5}", re.DOTALL),
+        "a record with Apicurio's id of eight bytes: set key.converter.apicurio.registry.as-confluent=true and "
+        "value.converter.apicurio.registry.as-confluent=true at the source",
     ),
     UnreadKind(
         re.compile(rb"Obj\x01"),

@@ -47,6 +47,9 @@ GOLDENGATE = {
         ("tencent-protobuf", TENCENT_AVRO, "choose ProtoBuf (`format: tencent-protobuf`)"),
         ("tencent-json", json.dumps(TDSQL).encode(), "in TDSQL's own JSON"),
         ("debezium", json.dumps(CKAFKA).encode(), "official format 1 of CKafka's connector"),
+        ("debezium-avro", b"\3\0" + bytes(range(16)) + b"\2\2", "the header of AWS Glue's schema registry"),
+        ("ogg-avro", b"\3\5" + bytes(range(16)) + b"\x78\x9c", "the header of AWS Glue's schema registry"),
+        ("debezium-avro", b"\0" + (7).to_bytes(8, "big") + b"\2\2", "as-confluent=true"),
         ("ogg", json.dumps(GOLDENGATE).encode(), "set value.converter.schemas.enable=false (`format: ogg`)"),
     ],
 )
