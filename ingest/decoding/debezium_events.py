@@ -1,8 +1,8 @@
 """What a connector sends besides rows: positions, schema changes, transactions, heartbeats.
 
 The members of a source block are the connector's own:
-``lsn`` is PostgreSQL's, ``commit_lsn`` SQL Server's and Db2's, ``commit_scn`` and ``scn`` Oracle's, ``file`` and
-``pos`` MySQL's. Also the table structures that a connector sends with a schema change.
+``lsn`` is PostgreSQL's, ``commit_lsn`` SQL Server's and Db2's, ``commit_scn`` and ``scn`` Oracle's, ``commit_ts`` TiCDC's,
+``file`` and ``pos`` MySQL's. Also the table structures that a connector sends with a schema change.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _MARK = frozenset({"status", "id", "event_count"}) | _OF_MARKS_ALONE
 _SOURCE_FIELDS = frozenset(
     "version connector name ts_ms ts_us ts_ns snapshot db sequence schema table collection keyspace txId lsn xmin "
     "server_id gtid file pos row thread query change_lsn commit_lsn event_serial_no scn commit_scn ssn lcr_position "
-    "redo_thread user_name rs_id row_id commit_ts_ms start_scn start_ts_ms origin origin_lsn".split()
+    "redo_thread user_name rs_id row_id commit_ts_ms start_scn start_ts_ms origin origin_lsn commit_ts cluster_id".split()
 )
 _PREFIX = documents.DESCRIBED.removesuffix("op")
 _OPERATION = f'"{documents.DESCRIBED}"'.encode()
@@ -171,6 +171,7 @@ _POSITIONS = (
     (("commit_lsn", "change_lsn", "event_serial_no"), _log_number),
     (("commit_scn", "scn", "ssn"), integer),
     (("scn",), integer),
+    (("commit_ts",), integer),  # TiCDC's; the rows of one transaction share it, and arrive in its order
 )
 
 

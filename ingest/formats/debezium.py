@@ -62,7 +62,7 @@ ABOUT = About(
     document="Debezium documentation, connectors and event flattening",
     operations=("insert", "update", "delete", "read", "truncate", "ddl", "heartbeat", "begin", "commit"),
     order="MySQL file, pos, row; PostgreSQL lsn; Oracle commit_scn, scn, ssn; SQL Server commit_lsn, "
-    "change_lsn, event_serial_no; flattened rows without __deleted by arrival",
+    "change_lsn, event_serial_no; TiCDC commit_ts; flattened rows without __deleted by arrival",
     strength="strong except for flattened rows without __deleted",
     keys="the Kafka key's columns",
     types="the message's schema; without one from columns:",

@@ -105,6 +105,24 @@ def test_oracle_without_commit_number_uses_its_scn():
     assert (80, 75, 1) == one(row("u", {**source, "scn": "75", "commit_scn": "80", "ssn": 1})).sequence
 
 
+def test_ticdc_is_ordered_by_its_commits():
+    """After a failure TiCDC sends changes again: by arrival each would set its row back until the newest came again."""
+    source = {"connector": "TiCDC", "db": "test", "table": "t2", "file": "", "pos": 0, "row": 0, "gtid": None}
+    first, second = (
+        one(row("u", {**source, "commit_ts": number})) for number in (447507027004751877, 447507027004751879)
+    )
+    assert [(447507027004751877,), (447507027004751879,)] == [first.sequence, second.sequence]
+    assert () == first.servers == second.servers
+    flat = {
+        "id": 1,
+        "__table": "t2",
+        "__db": "test",
+        "__deleted": "false",
+        "__source_commit_ts": 447507027004751877,
+    }
+    assert (first.sequence, {"id": "1"}) == (one(flat).sequence, one(flat).after)
+
+
 def test_flattened_rows_without_deletes_as_rows_are_ordered_by_arrival():
     """A null-value delete has no position; among rows with positions it would sort first and be lost."""
     meta = {"id": 1, "__table": "orders", "__db": "shop", "__lsn": 5}
