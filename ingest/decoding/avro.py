@@ -12,6 +12,7 @@ day number. Aliases and defaults have no part in reading with the writer's own s
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ def load(text: str | bytes, name: str | None = None) -> AvroSchema:
 
     named: dict[str, Any] = {}
     try:
-        tree = _prepared(strict(text.encode() if isinstance(text, str) else text), 0)
+        tree = _prepared(_avro(strict(text.encode() if isinstance(text, str) else text)), 0)
         for entry in tree if name else ():
             parse_schema(entry, named_schemas=named)
         whole = {"type": "record", "name": _WHOLE, "fields": [{"name": _WHOLE, "type": name or tree}]}
@@ -61,13 +62,29 @@ def load(text: str | bytes, name: str | None = None) -> AvroSchema:
         root = parsed["fields"][0]["type"]
         _Guard(named).size(root)
     except Undecodable as error:
-        raise Undecodable("bad-schema", f"the Avro schema cannot be used: {error.detail}") from None
+        raise Undecodable("bad-schema", f"the schema cannot be used: {error.detail}") from None
     except UnknownType as error:
         raise _bad_schema(f"the type {str(error.name)[:80]!r} is not defined before its use") from None
     except (SchemaParseException, KeyError, TypeError, ValueError, AttributeError) as error:
         raise _bad_schema(str(error)[:200]) from None
     return AvroSchema(root, named)
 
+
+def of_other_kind(kind: str) -> str:
+    """The text that stands for a registry's schema of another kind: ``PROTOBUF``, ``JSON``."""
+    return json.dumps({_KIND: kind})
+
+
+def _avro(tree: Any) -> Any:
+    """A schema's tree, unless it stands for one of another kind."""
+    if isinstance(tree, dict) and tree.keys() == {_KIND}:
+        raise _bad_schema(
+            f"it is a {tree[_KIND]} schema, and only Avro is read: let the source's converter write Avro, or JSON without a schema"
+        )
+    return tree
+
+
+_KIND = "schemaType"
 
 _WHOLE = "ingest_whole_datum"
 """The record around every schema: fastavro parses its field as any other one, whatever type that has."""

@@ -18,6 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
+from ingest.decoding import avro
 from ingest.decoding.schema_folder import is_folder, schemas
 from ingest.errors import SetupError
 
@@ -51,7 +52,7 @@ def _folder_client(folder: str) -> Callable[[int], str]:
 
 
 def fetch(url: str, schema_id: int, timeout: float = TIMEOUT) -> str:
-    """One schema's JSON text, its references written into it.
+    """One schema's JSON text, its references written into it; of one that is not Avro a text that `avro.load` refuses.
 
     Raises:
         KeyError: the registry does not know the id.
@@ -122,10 +123,12 @@ def _schema_of(answer: Any, url: str) -> tuple[str, list[Any]]:
         raise SetupError(
             f"the registry {_shown(url)} answered without a schema; check that the address is right"
         )
-    if answer.get("schemaType", "AVRO") != "AVRO":
-        raise SetupError(
-            f"the registry {_shown(url)} answered a {_printable(answer['schemaType'])} schema; only Avro is read"
-        )
+    if (kind := answer.get("schemaType", "AVRO")) != "AVRO":
+        if not isinstance(kind, str):
+            raise SetupError(
+                f"the registry {_shown(url)} answered a {_printable(kind)} schema; only Avro is read"
+            )
+        return avro.of_other_kind(_printable(kind)), []
     references = answer.get("references") or []
     if not isinstance(references, list):
         raise SetupError(f"the registry {_shown(url)} answered a schema whose references are not a list")

@@ -13,7 +13,7 @@ from typing import ClassVar
 import pytest
 
 from ingest.decoding import avro, schema_registry
-from ingest.errors import SetupError
+from ingest.errors import SetupError, Undecodable
 
 ITEM = {"type": "record", "name": "Item", "namespace": "shop", "fields": [{"name": "id", "type": "long"}]}
 ORDER = {
@@ -102,9 +102,15 @@ def test_unknown_id(port):
         schema_registry.fetch(f"http://127.0.0.1:{port}", 3)
 
 
-@pytest.mark.parametrize(
-    ("number", "why"), [(4, "PROTOBUF"), (5, "answered 500"), (6, "without a schema"), (7, "lacks gone")]
-)
+def test_a_schema_of_another_kind_is_the_messages_fault(port):
+    """A number in a key of eight bytes, or in a foreign message, may be that of a schema of Protobuf: no run may end by it."""
+    text = schema_registry.fetch(f"http://127.0.0.1:{port}", 4)
+    with pytest.raises(Undecodable, match="it is a PROTOBUF schema, and only Avro is read") as refused:
+        avro.load(text)
+    assert "bad-schema" == refused.value.code
+
+
+@pytest.mark.parametrize(("number", "why"), [(5, "answered 500"), (6, "without a schema"), (7, "lacks gone")])
 def test_odd_answers_are_explained(port, number, why):
     """A registry that answers something else needs the operator, who must see what it answered."""
     with pytest.raises(SetupError, match=why):

@@ -59,6 +59,7 @@ class Registry:
 
     def __init__(self) -> None:
         self.texts: dict[int, str] = {}
+        self.kinds: dict[int, str] = {}  # of schemas that are not Avro
         self.asked: list[int] = []
         self._adding = threading.Lock()
         self._server: ThreadingHTTPServer | None = None
@@ -118,6 +119,8 @@ class Registry:
                 registry.asked.append(number)
                 known = registry.texts.get(number)
                 body = {"schema": known} if known else {"error_code": 40403, "message": "Schema not found"}
+                if number in registry.kinds:
+                    body["schemaType"] = registry.kinds[number]
                 self.answer(200 if known else 404, body)
 
             def do_POST(self) -> None:  # /subjects/<name>/versions
