@@ -143,9 +143,9 @@ def _truncated() -> Undecodable:
 
 
 def _prepared(schema: Any, depth: int) -> Any:
-    """A schema as fastavro takes it, without what could fail or change a value.
+    """A schema as fastavro takes it, without what it judges beside the way to read.
 
-    ``logicalType`` becomes ``logical``, so that fastavro leaves the value alone.
+    ``logicalType`` becomes ``logical``, so that fastavro does not judge it.
     """
     if depth > MAX_NESTING:
         raise _bad_schema(f"it is nested more than {MAX_NESTING} deep")

@@ -22,8 +22,15 @@ LOGICAL = {
     "date": "org.apache.kafka.connect.data.Date",
     "time-millis": "org.apache.kafka.connect.data.Time",
     "time-micros": "io.debezium.time.MicroTime",
-    "timestamp-millis": "org.apache.kafka.connect.data.Timestamp",
-    "timestamp-micros": "io.debezium.time.MicroTimestamp",
+    **{
+        prefix + unit: name
+        for prefix in ("timestamp-", "local-timestamp-")
+        for unit, name in (
+            ("millis", "org.apache.kafka.connect.data.Timestamp"),
+            ("micros", "io.debezium.time.MicroTimestamp"),
+            ("nanos", "io.debezium.time.NanoTimestamp"),
+        )
+    },
 }
 """Avro's logical types as the semantic names of the same encoding."""
 

@@ -21,7 +21,7 @@ from ingest.ddl import UNPLACED, TableStructure
 from ingest.decoding import documents, json_values
 from ingest.decoding.rows import emptied
 from ingest.errors import Undecodable
-from ingest.values import MICROS, compacted, integer, micros_of, strict
+from ingest.values import MICROS, compacted, integer, members, micros_of, strict
 from ingest.values.remembered import remembered
 
 CLOCKS = frozenset({"ts_ms", "ts_us", "ts_ns"})
@@ -37,7 +37,7 @@ def of_cloud_event(raw: bytes) -> bytes:
     """
     if _OPERATION not in raw:
         return raw
-    attributes = json_values.members(raw)
+    attributes = members(raw)
     data, op = attributes.get("data"), attributes.get(documents.DESCRIBED)
     if op is None or data is None or "specversion" not in attributes:
         return raw
@@ -46,9 +46,9 @@ def of_cloud_event(raw: bytes) -> bytes:
             "unsupported-source",
             "a CloudEvent whose data are not JSON: set value.converter.data.serializer.type=json at the source",
         )
-    content = json_values.members(data)
+    content = members(data)
     is_wrapped = "payload" in content and content.keys() <= {"schema", "payload"}
-    images = json_values.members(content["payload"]) if is_wrapped else content
+    images = members(content["payload"]) if is_wrapped else content
     if "op" in images:  # nothing was taken out
         return bytes(data)
     if images.keys().isdisjoint(("before", "after")):

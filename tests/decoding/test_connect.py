@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest import types, values
-from ingest.decoding import connect, declared_values, json_values
+from ingest.decoding import connect, connect_avro, declared_values, json_values
 from ingest.decoding.connect import Field
 from ingest.values import charsets
 
@@ -87,6 +87,35 @@ def test_cells_that_a_change_leaves_are_read_once():
         before, after = ({f"c{number}": pair[side] for number, pair in enumerate(pairs)} for side in (0, 1))
         texts = connect.plain_image(before, plan)
         assert connect.plain_image(after, plan) == connect.plain_image(after, plan, before, texts)
+
+
+LOGICAL = {
+    ("int", "date"): (-1, "date", "1969-12-31"),
+    ("int", "time-millis"): (86_399_999, "time", "23:59:59.999"),
+    ("long", "time-micros"): (1, "time", "00:00:00.000001"),
+    **{
+        ("long", kind + unit): (1_718_000_000_500 * 1000**power, "datetime", "2024-06-10 06:13:20.5")
+        for kind in ("timestamp-", "local-timestamp-")
+        for power, unit in enumerate(("millis", "micros", "nanos"))
+    },
+    ("string", "uuid"): (
+        "550e8400-e29b-41d4-a716-446655440000",
+        "string",
+        "550e8400-e29b-41d4-a716-446655440000",
+    ),
+}
+"""The logical types of the Avro specification 1.12 with a value, and what it is."""
+
+
+@pytest.mark.parametrize("kind", list(LOGICAL))
+def test_logical_types_of_avro_without_names_of_connect(kind):
+    """Writers that are not Kafka Connect send no other names: a moment stayed a number, with the type int64."""
+    physical, name = kind
+    value, logical, text = LOGICAL[kind]
+    column = {"name": "c", "type": ["null", {"type": physical, "logicalType": name}]}
+    schema = json.dumps({"type": "record", "name": "R", "fields": [column]})
+    plan = connect.plan(schema, connect_avro.row_fields, {}, connect.meanings, declared_values.Reading())
+    assert ({"c": text}, {"c": logical}) == (connect.plain_image({"c": value}, plan), plan.types)
 
 
 def test_null_in_a_list_stays_null():
