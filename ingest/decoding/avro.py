@@ -39,7 +39,7 @@ class AvroSchema:
 
     @cached_property
     def read(self) -> avro_reader.Read:
-        """The function that reads a datum, written when the first one comes."""
+        """The function that reads a datum, put together when the first one comes."""
         return avro_reader.reader(self.root, self.named)
 
     def resolved(self, schema: Any) -> Any:

@@ -1,8 +1,7 @@
-"""Functions that read the values of one Avro schema (Avro specification 1.11, "Binary encoding"), written for it in Python.
+"""Functions that read the values of one Avro schema (Avro specification 1.11, "Binary encoding").
 
-A function is ``read(data, pos)``, which gives a value and the position after it. Each record, array and map has one; scalars
-and unions are read where they are. Such a function knows its fields' names, types and choices, so it asks the schema
-nothing while it reads: it takes less than half the time of a reader that walks through the schema.
+A function is ``read(data, pos)``, which gives a value and the position after it. `reader` puts one together for a schema, once: it
+asks the schema nothing while it reads, so it takes about half the time of a reader that walks through the schema.
 
 Lengths are not compared with what is left: a slice that is too short leaves the position after the end, where the
 next byte is an `IndexError`, and `avro.read_at` looks at the last position. A number in one byte, as lengths, choices and
@@ -12,161 +11,178 @@ small numbers are, is read in place, a longer one by `long`.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ingest.errors import Undecodable
 
 Read = Callable[[bytes, int], tuple[Any, int]]
-WIDE = 256  # fields of a record that are read in place; those of a wider one by a loop, whose code is compiled faster
-MANY = 32  # branches of a union, likewise: Python does not compile any number of choices
 
 
 def reader(root: Any, named: Mapping[str, Any]) -> Read:
     """The function that reads a type of a schema that `avro.load` has checked; ``named`` are its types by full name."""
-    source = _Source(named)
-    name = source.function(root)
-    exec(compile("\n".join(source.lines), "<Avro schema>", "exec"), source.scope)  # noqa: S102 - words of the schema are only in `repr`
-    return source.scope[name]  # type: ignore[no-any-return]
+    return _Readers(named).of(root)
 
 
-class _Source:
-    """The text of the functions, and what they use."""
+class _Readers:
+    """The functions of a schema's types; a named type has one, however often it comes."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
-        self.lines: list[str] = []
-        self.scope: dict[str, Any] = dict(_HELPERS)
         self._named = named
-        self._functions: dict[str, str] = {}  # by type
+        self._by_name: dict[str, Read] = {}
 
-    def function(self, kind: Any) -> str:
-        """The name of the function that reads a type."""
-        resolved = self._resolved(kind)
-        place = _name(resolved) or repr(kind)
-        if place not in self._functions:
-            name = self._functions[place] = f"read_{len(self._functions)}"
-            body = list(self._body(resolved))  # first, because it writes the functions below
-            self.lines += [f"def {name}(data, pos):", *(f"    {line}" for line in body)]
-        return self._functions[place]
-
-    def _resolved(self, kind: Any) -> Any:
-        """A type as its object; a union as one that has the branches."""
+    def of(self, kind: Any) -> Read:
+        """The function that reads a type."""
         if isinstance(kind, list):
-            return {"type": kind}
+            return _union([(self.of(branch), self._name(branch)) for branch in kind])
+        resolved = self._resolved(kind)
+        if not (name := self._name(kind)):
+            return self._made(resolved)
+        if name not in self._by_name:
+            self._by_name[name] = self._made(resolved)
+        return self._by_name[name]
+
+    def _resolved(self, kind: Any) -> Mapping[str, Any]:
+        """A type that is no union as its object."""
         return (self._named.get(kind) or {"type": kind}) if isinstance(kind, str) else kind
 
-    def _body(self, kind: Mapping[str, Any]) -> Iterator[str]:
+    def _name(self, kind: Any) -> str:
+        """A named type's full name; empty for other types."""
+        if isinstance(kind, list):
+            return ""
+        resolved = self._resolved(kind)
+        return str(resolved["name"]) if resolved["type"] in ("record", "error", "enum", "fixed") else ""
+
+    def _made(self, kind: Mapping[str, Any]) -> Read:
         match kind["type"]:
             case "record" | "error":
-                yield from self._record(kind["fields"])
+                return _record([self._field(field) for field in kind["fields"]])
             case "array":
-                yield from ("items = []", "append = items.append")
-                yield from self._blocks([*self._value(kind["items"]), "append(value)"])
+                return _array(self.of(kind["items"]))
             case "map":
-                yield "items = {}"
-                yield from self._blocks(
-                    [*_TEXT, "key = value", *self._value(kind["values"]), "items[key] = value"]
-                )
-            case _:
-                yield from self._value(kind)
-                yield "return value, pos"
+                return _map(self.of(kind["values"]))
+            case "enum":
+                return _enum(tuple(map(str, kind["symbols"])))
+            case "fixed":
+                return _fixed(int(kind["size"]))
+            case scalar:
+                return _SCALARS[scalar]
 
-    def _record(self, fields: list[Mapping[str, Any]]) -> Iterator[str]:
-        if len(fields) > WIDE:
-            names = f"fields_{len(self._functions)}"
-            pairs = [f"({field['name']!r}, {self.function(field['type'])})" for field in fields]
-            self.lines.append(f"{names} = ({', '.join(pairs)})")
-            yield from (
-                "record = {}",
-                f"for name, read in {names}:",
-                "    record[name], pos = read(data, pos)",
-            )
-            yield "return record, pos"
-            return
-        for number, field in enumerate(fields):
-            yield from self._value(field["type"], f"value_{number}")
-        members = (f"{field['name']!r}: value_{number}" for number, field in enumerate(fields))
-        yield f"return {{{', '.join(members)}}}, pos"
-
-    @staticmethod
-    def _blocks(item: list[str]) -> Iterator[str]:
-        yield "while True:"
-        yield from (
-            f"    {line}" for line in (*_BYTE, "if byte & 129:", "    byte, pos = count(data, pos - 1)")
-        )
-        yield from ("    else:", "        byte >>= 1", "    if not byte:", "        return items, pos")
-        yield "    for _ in range(byte):"
-        yield from (f"        {line}" for line in item)
-
-    def _value(self, kind: Any, target: str = "value") -> Iterator[str]:
-        """The lines that read a type's value into a variable."""
-        resolved = self._resolved(kind)
-        of_type = resolved["type"]
-        if isinstance(of_type, list):
-            yield from self._union(of_type, target)
-        elif of_type == "enum":
-            symbols = repr(tuple(map(str, resolved["symbols"])))
-            yield f"{target}, pos = symbol(data, pos, {symbols})"
-        elif of_type == "fixed":
-            yield from (f"end = pos + {int(resolved['size'])}", f"{target} = data[pos:end]", "pos = end")
-        elif of_type in _SCALARS:
-            yield from (line.replace("value", target) for line in _SCALARS[of_type])
-        else:
-            yield f"{target}, pos = {self.function(kind)}(data, pos)"
-
-    def _union(self, branches: list[Any], target: str) -> Iterator[str]:
-        named = [_name(self._resolved(branch)) for branch in branches]
-        names = named if sum(map(bool, named)) > 1 else [""] * len(named)
-        yield from (*_BYTE, "if byte > 127:", "    byte, pos = choice(data, pos - 1)")
-        if len(branches) > MANY:
-            readers = ", ".join(
-                f"({name!r}, {self.function(branch)})" for branch, name in zip(branches, names, strict=True)
-            )
-            yield from (f"name, read = branch(byte, ({readers}))", f"{target}, pos = read(data, pos)")
-            yield from ("if name:", f"    {target} = (name, {target})")
-            return
-        for index, (branch, name) in enumerate(zip(branches, names, strict=True)):
-            yield f"{'elif' if index else 'if'} byte == {2 * index}:"
-            yield from (f"    {line}" for line in self._value(branch, target))
-            if name:
-                yield f"    {target} = ({name!r}, {target})"
-        yield from ("else:", "    raise no_choice(byte)")
+    def _field(self, field: Mapping[str, Any]) -> _Field:
+        kind = field["type"]
+        whole = value = self.of(kind)
+        is_optional = isinstance(kind, list) and len(kind) == 2 and self.of(kind[0]) is _null
+        if is_optional:
+            value = self.of(kind[1])
+        return _Field(field["name"], is_optional, value is _text, value, whole)
 
 
-def _name(kind: Mapping[str, Any]) -> str:
-    """A named type's full name; empty for other types."""
-    return str(kind["name"]) if kind["type"] in ("record", "error", "enum", "fixed") else ""
+class _Field(NamedTuple):
+    """How a record's field is read: ``value`` reads it where it is there, ``whole`` with the choice before it."""
+
+    name: str
+    is_optional: bool  # a union of null and one other type
+    is_text: bool
+    value: Read
+    whole: Read
 
 
-_BYTE = ("byte = data[pos]", "pos += 1")
-_END = ("if byte & 129:", "    byte, pos = length(data, pos - 1)", "    end = pos + byte", "else:")
-_LENGTH = (*_BYTE, *_END, "    end = pos + (byte >> 1)")
-_TEXT = (*_LENGTH, "value = data[pos:end].decode()", "pos = end")
+def _record(fields: Sequence[_Field]) -> Read:
+    def read(data: bytes, pos: int) -> tuple[dict[str, Any], int]:
+        record: dict[str, Any] = {}
+        for name, is_optional, is_text, value, whole in fields:
+            if is_optional:
+                byte = data[pos]
+                if not byte:
+                    record[name] = None
+                    pos += 1
+                    continue
+                if byte != 2:
+                    record[name], pos = whole(data, pos)
+                    continue
+                pos += 1
+            if is_text:  # in place, because most fields are texts
+                byte = data[pos]
+                pos += 1
+                if byte & 0x81:
+                    byte, pos = _length(data, pos - 1)
+                    end = pos + byte
+                else:
+                    end = pos + (byte >> 1)
+                record[name] = data[pos:end].decode()
+                pos = end
+            else:
+                record[name], pos = value(data, pos)
+        return record, pos
+
+    return read
 
 
-def _number(longer: str) -> tuple[str, ...]:
-    in_place = ("elif byte & 1:", "    value = ~(byte >> 1)", "else:", "    value = byte >> 1")
-    return (*_BYTE, "if byte > 127:", f"    value, pos = {longer}(data, pos - 1)", *in_place)
+def _union(branches: Sequence[tuple[Read, str]]) -> Read:
+    """A value of one of several named types comes with the name of its type."""
+    has_names = sum(bool(name) for _, name in branches) > 1
+
+    def read(data: bytes, pos: int) -> tuple[Any, int]:
+        index, pos = long(data, pos)
+        if not 0 <= index < len(branches):
+            raise _no_choice(index)
+        branch, name = branches[index]
+        value, pos = branch(data, pos)
+        return ((name, value) if name and has_names else value), pos
+
+    return read
 
 
-_SCALARS = {
-    "null": ("value = None",),
-    "boolean": (*_BYTE, "if byte > 1:", "    raise no_boolean()", "value = byte == 1"),
-    "int": _number("int_"),
-    "long": _number("long"),
-    "float": ("value = float_(data, pos)[0]", "pos += 4"),
-    "double": ("value = double(data, pos)[0]", "pos += 8"),
-    "bytes": (*_LENGTH, "value = data[pos:end]", "pos = end"),
-    "string": _TEXT,
-}
+def _array(item: Read) -> Read:
+    def read(data: bytes, pos: int) -> tuple[list[Any], int]:
+        items: list[Any] = []
+        while True:
+            count, pos = _count(data, pos)
+            if not count:
+                return items, pos
+            for _ in range(count):
+                value, pos = item(data, pos)
+                items.append(value)
+
+    return read
 
 
-# --- what the functions call --------------------------------------------------------------------
+def _map(of_value: Read) -> Read:
+    def read(data: bytes, pos: int) -> tuple[dict[str, Any], int]:
+        items: dict[str, Any] = {}
+        while True:
+            count, pos = _count(data, pos)
+            if not count:
+                return items, pos
+            for _ in range(count):
+                key, pos = _text(data, pos)
+                items[key], pos = of_value(data, pos)
+
+    return read
+
+
+def _enum(symbols: Sequence[str]) -> Read:
+    def read(data: bytes, pos: int) -> tuple[str, int]:
+        index, pos = long(data, pos)
+        if not 0 <= index < len(symbols):
+            raise _no_choice(index)
+        return symbols[index], pos
+
+    return read
+
+
+def _fixed(size: int) -> Read:
+    return lambda data, pos: (data[pos : pos + size], pos + size)
+
+
+# --- scalars ------------------------------------------------------------------------------------
 
 
 def long(data: bytes, pos: int) -> tuple[int, int]:
     """A zigzag varint of at most ten bytes and 64 bits, and the position after it."""
     byte = data[pos]
+    if byte < 0x80:
+        return (~(byte >> 1) if byte & 1 else byte >> 1), pos + 1
     number, shift = byte & 0x7F, 7
     while byte > 0x7F and shift < 70:
         pos += 1
@@ -183,6 +199,48 @@ def _int(data: bytes, pos: int) -> tuple[int, int]:
     if not -(1 << 31) <= value < 1 << 31:
         raise _unreadable(f"{value} does not fit the 32 bits of an int")
     return value, pos
+
+
+def _null(_data: bytes, pos: int) -> tuple[None, int]:
+    return None, pos
+
+
+def _boolean(data: bytes, pos: int) -> tuple[bool, int]:
+    byte = data[pos]
+    if byte > 1:
+        raise _unreadable("a boolean is not one byte that is 0 or 1")
+    return byte == 1, pos + 1
+
+
+def _text(data: bytes, pos: int) -> tuple[str, int]:
+    size, pos = _length(data, pos)
+    return data[pos : pos + size].decode(), pos + size
+
+
+def _bytes(data: bytes, pos: int) -> tuple[bytes, int]:
+    size, pos = _length(data, pos)
+    return data[pos : pos + size], pos + size
+
+
+def _float(data: bytes, pos: int) -> tuple[float, int]:
+    return _FLOAT(data, pos)[0], pos + 4
+
+
+def _double(data: bytes, pos: int) -> tuple[float, int]:
+    return _DOUBLE(data, pos)[0], pos + 8
+
+
+_FLOAT, _DOUBLE = struct.Struct("<f").unpack_from, struct.Struct("<d").unpack_from
+_SCALARS: Mapping[str, Read] = {
+    "null": _null,
+    "boolean": _boolean,
+    "int": _int,
+    "long": long,
+    "float": _float,
+    "double": _double,
+    "bytes": _bytes,
+    "string": _text,
+}
 
 
 def _length(data: bytes, pos: int) -> tuple[int, int]:
@@ -202,47 +260,9 @@ def _count(data: bytes, pos: int) -> tuple[int, int]:
     return count, pos
 
 
-def _choice(data: bytes, pos: int) -> tuple[int, int]:
-    """Twice the number of a union's branch, as one byte has it."""
-    index, pos = long(data, pos)
-    return 2 * index, pos
-
-
-def _symbol(data: bytes, pos: int, symbols: tuple[str, ...]) -> tuple[str, int]:
-    index, pos = long(data, pos)
-    if not 0 <= index < len(symbols):
-        raise _no_choice(2 * index)
-    return symbols[index], pos
-
-
-def _branch(doubled: int, branches: tuple[tuple[str, Read], ...]) -> tuple[str, Read]:
-    if doubled & 1 or not 0 <= doubled >> 1 < len(branches):
-        raise _no_choice(doubled)
-    return branches[doubled >> 1]
-
-
-def _no_choice(doubled: int) -> Undecodable:
-    return _unreadable(f"there is no choice {-(doubled + 1 >> 1) if doubled & 1 else doubled >> 1}")
-
-
-def _no_boolean() -> Undecodable:
-    return _unreadable("a boolean is not one byte that is 0 or 1")
+def _no_choice(index: int) -> Undecodable:
+    return _unreadable(f"there is no choice {index}")
 
 
 def _unreadable(why: str) -> Undecodable:
     return Undecodable("bad-avro", f"the Avro datum cannot be read: {why}")
-
-
-_HELPERS = {
-    "long": long,
-    "int_": _int,
-    "length": _length,
-    "count": _count,
-    "choice": _choice,
-    "symbol": _symbol,
-    "branch": _branch,
-    "no_choice": _no_choice,
-    "no_boolean": _no_boolean,
-    "float_": struct.Struct("<f").unpack_from,
-    "double": struct.Struct("<d").unpack_from,
-}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.decoding import avro, avro_reader
+from ingest.decoding import avro
 from ingest.errors import Undecodable
 from tests.timing import is_within
 
@@ -98,37 +98,44 @@ def test_a_schema_says_only_how_bytes_are_read():
     assert expected == avro.read(node(schema), b"\x02\x02\x01\x02\x01\x00\x00\x02\x00")
 
 
-@pytest.mark.parametrize("count", [avro_reader.WIDE, avro_reader.WIDE + 1, 3_000])
-def test_records_of_any_width(count):
-    """A table of thousands of columns is read by a loop instead of a line for each: to the same row."""
-    kinds = ("long", ["null", "string"], "double", {"type": "map", "values": "int"}, ["null", "bytes"])
-    cells = (-(1 << 40), None, 0.5, {"a": 3}, b"\xff")
-    fields = [{"name": f"column {number}", "type": kinds[number % 5]} for number in range(count)]
+def test_records_of_any_width():
+    """A table of thousands of columns is read as any other."""
+    kinds = (
+        "long",
+        ["null", "string"],
+        "double",
+        {"type": "map", "values": "int"},
+        ["null", "bytes"],
+        ["string", "null"],
+    )
+    cells = (-(1 << 40), None, 0.5, {"a": 3}, b"\xff", "x")
+    fields = [{"name": f"column {number}", "type": kinds[number % 6]} for number in range(3_000)]
     schema = {"type": "record", "name": "R", "fields": fields}
-    row = {f"column {number}": cells[number % 5] for number in range(count)}
+    row = {f"column {number}": cells[number % 6] for number in range(3_000)}
     assert row == avro.read(node(schema), written(schema, row))
 
 
-@pytest.mark.parametrize("count", [avro_reader.MANY, avro_reader.MANY + 1, 4_000])
-def test_unions_of_any_number_of_types(count):
-    """So many choices are not compiled, but looked up: the same one must be taken, and none that is not there."""
-    enums = [{"type": "enum", "name": f"E{number}", "symbols": ["A"]} for number in range(count - 1)]
+def test_unions_of_any_number_of_types():
+    """The choice that is named must be taken, and none that is not there."""
+    enums = [{"type": "enum", "name": f"E{number}", "symbols": ["A"]} for number in range(99)]
     schema = node(["null", *enums])
-    of_branch = {number: avro.read(schema, written("long", number) + b"\x00") for number in (1, count - 1)}
-    assert {1: ("E0", "A"), count - 1: (f"E{count - 2}", "A")} == of_branch
+    of_branch = {number: avro.read(schema, written("long", number) + b"\x00") for number in (1, 99)}
+    assert {1: ("E0", "A"), 99: ("E98", "A")} == of_branch
     assert None is avro.read(schema, b"\x00")
-    for beyond in (-1, count, 1 << 62):
+    for beyond in (-1, 100, 1 << 62):
         with pytest.raises(Undecodable, match="no choice") as error:
             avro.read(schema, written("long", beyond) + b"\x00")
         assert "bad-avro" == error.value.code
 
 
-def test_a_field_s_name_is_not_code():
-    """A reader is written for each schema: a name with quotes and line ends must stay a name in it."""
-    names = ["a'b", 'a"b', "a\nraise SystemExit", "a\\", "{0}", "数"]
-    fields = [{"name": name, "type": "long"} for name in names]
-    found = avro.read(node({"type": "record", "name": "R", "fields": fields}), bytes(range(0, 12, 2)))
-    assert dict(zip(names, range(6), strict=True)) == found
+@pytest.mark.parametrize("choice", [b"\x02", b"\x82\x00", b"\x82\x80\x00"])
+@pytest.mark.parametrize("kind", ["string", "long", {"type": "enum", "name": "E", "symbols": ["A", "B"]}])
+def test_a_choice_may_be_written_longer_than_it_needs(choice, kind):
+    """Java reads such a number, too: optional fields are read by a short way that one byte alone may take."""
+    schema = node({"type": "record", "name": "R", "fields": [{"name": "f", "type": ["null", kind]}]})
+    assert {"f": {"string": "a", "long": -49}.get(str(kind), "B")} == avro.read(
+        schema, choice + {"string": b"\x02a", "long": b"\x61"}.get(str(kind), b"\x02")
+    )
 
 
 def test_unions_of_several_named_types_name_their_branch():
