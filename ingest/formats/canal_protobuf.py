@@ -237,9 +237,9 @@ def _changes(data: bytes, topic: str, hints: Hints) -> list[Change]:
     if not 0 < event < len(EVENTS):
         raise Undecodable("unknown-operation", f"event type {event} is not documented")
     word = EVENTS[event]
-    pairs = [Pair(_columns(row.beforeColumns[:]), _columns(row.afterColumns[:])) for row in change.rowDatas]
-    if pairs and word not in ROW_TYPES:
+    if change.rowDatas and word not in ROW_TYPES:
         raise Undecodable("bad-message", f"the {word} of a table holds rows")
+    pairs = [_pair(row, word) for row in change.rowDatas]
     envelope = _envelope(word, header, change, pairs)
     head = _placed(head_of(envelope, topic, hints, DIALECT, None), place)
     changes = changes_of(envelope, head, hints, DIALECT)
@@ -261,6 +261,14 @@ class Pair(NamedTuple):
     def has_gap(self) -> bool:
         """True if a column of the table is missing between others."""
         return self.before.has_gap or self.after.has_gap
+
+
+def _pair(row: Any, kind: str) -> Pair:
+    """The images of a row; the first without columns refuses a message that may have half a million of them."""
+    pair = Pair(_columns(row.beforeColumns[:]), _columns(row.afterColumns[:]))
+    if not (pair.before if kind == "DELETE" else pair.after).image:
+        raise Undecodable("no-image", f"a row of the {kind} has no columns")
+    return pair
 
 
 def _envelope(kind: str, header: Any, change: Any, pairs: list[Pair]) -> Decoded:
@@ -294,8 +302,6 @@ def _described(
 
 def _images(kind: str, pairs: list[Pair]) -> tuple[list[Image | None], list[Image | None] | None]:
     """``data`` and ``old``; a column that only the row before an update holds did not change."""
-    if any(not (pair.before if kind == "DELETE" else pair.after).image for pair in pairs):
-        raise Undecodable("no-image", f"a row of the {kind} has no columns")
     if kind == "DELETE":
         return [pair.before.image for pair in pairs], None
     if kind != "UPDATE":

@@ -316,10 +316,12 @@ class DescribedColumns(NamedTuple):
 @remembered(1024)
 def _described(columns: tuple[bytes, ...]) -> DescribedColumns:
     """What the columns say of themselves; `Undecodable` if one has no name, or two have the same."""
-    described = [SUBSCRIBE.read("Column", column) for column in columns]
+    described = []
+    for place, column in enumerate(columns):
+        described.append(SUBSCRIBE.read("Column", column))
+        if not described[-1].name:  # at the first of maybe half a million
+            raise Undecodable("bad-message", f"column {place} of an event has no name")
     names = tuple(column.name for column in described)
-    if not all(names):
-        raise Undecodable("bad-message", f"column {names.index('')} of an event has no name")
     if len({*names}) < len(names):
         raise Undecodable("duplicate-name", "a column occurs twice in columns")
     return DescribedColumns(

@@ -18,10 +18,13 @@ import pytest
 from ingest import formats
 from ingest.change import Hints, Message
 from ingest.errors import Undecodable
+from ingest.formats.canal_protobuf import CANAL
+from ingest.formats.tencent_protobuf import SUBSCRIBE
 from tests.formats import golden
 from tests.formats.fuzzing import Known
 from tests.formats.one_history.history import history
 from tests.formats.one_history.test_one_history import DIALECTS
+from tests.timing import is_within
 
 JSON = [name for name in formats.names() if not formats.load(name).ABOUT.binary]
 AVRO = [name for name in formats.names() if formats.load(name).ABOUT.binary]
@@ -242,3 +245,46 @@ def test_clocks_of_another_unit_are_no_times(name, factor, tmp_path):
         with suppress(Undecodable):
             times = {one.event_time for one in formats.load(name).parse(*golden.message(sent))} - {None}
             assert all(0 <= one < 253_402_300_800_000_000 for one in times), (case, times)
+
+
+def _packet_of_empty_rows(kind: int) -> bytes:
+    change = CANAL.read("RowChange", b"")
+    change.eventType = kind
+    entry = CANAL.read("Entry", b"")
+    entry.header.logfileName, entry.header.tableName, entry.entryType = "binlog.000001", "t", 2
+    entry.storeValue = change.SerializeToString() + b"\x62\x00" * 400_000  # rowDatas
+    body = CANAL.read("Messages", b"")
+    body.messages.append(entry.SerializeToString())
+    packet = CANAL.read("Packet", b"")
+    packet.type, packet.body = 7, body.SerializeToString()
+    return bytes(packet.SerializeToString())
+
+
+def _envelope_of_empty_columns() -> bytes:
+    entries = SUBSCRIBE.read("Entries", b"")
+    entry = entries.items.add()
+    entry.header.messageType, entry.header.tableName = 2, "t"
+    entry.event.dmlEvent.columns.extend([b""] * 400_000)
+    envelope = SUBSCRIBE.read("Envelope", b"")
+    envelope.version, envelope.total, envelope.data = 1, 1, entries.SerializeToString()
+    return bytes(envelope.SerializeToString())
+
+
+OF_NOTHING = {
+    "rows of an insert": ("canal-protobuf", lambda: _packet_of_empty_rows(1)),
+    "rows of a statement": ("canal-protobuf", lambda: _packet_of_empty_rows(6)),
+    "columns": ("tencent-protobuf", _envelope_of_empty_columns),
+}
+
+
+@pytest.mark.parametrize("case", OF_NOTHING)
+def test_hundreds_of_thousands_of_nothing_are_refused_at_the_first(case: str) -> None:
+    """Two bytes each: a message of a megabyte kept a task busy for seconds before it was refused."""
+    name, made = OF_NOTHING[case]
+    message = Message(made())
+
+    def refused() -> None:
+        with pytest.raises(Undecodable, match=r"no columns|holds rows|no name"):
+            formats.load(name).parse(message, Hints())
+
+    assert is_within(0.4, refused)
