@@ -35,7 +35,7 @@ STALE = 60.0  # seconds without a heartbeat after which the holder counts as dea
 ORPHAN = 20.0  # seconds to wait for the JVM of a killed run to end
 _MOMENT = 1.0  # seconds to wait for a lock without a holder's name, or one that is held for moments
 UPKEEP = "maintenance"  # holds the lock for moments
-_REWRITING = "_rewriting"  # the folder of a lake in which a second lock is
+_REWRITING = "_rewriting.lock"  # a second lock of a lake, which goes by its own path
 _SETTLED = 1.0  # seconds after which a lock that another run wrote over ours at the same moment is seen
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems without `flock`
 
@@ -83,7 +83,7 @@ def check(lake: str) -> None:
     if is_stored(lake):
         with contextlib.suppress(StoreError):
             if not stores.why_no_commits(lake, writes=False):
-                _wait_for_holder(hadoop.small_files(lake), lake, 0)
+                _wait_for_holder(hadoop.small_files(_whole(lake)), lake, 0)
     else:
         file, left = _locked(lake)
         if not left:  # else `held` waits for the rest of the dead run
@@ -137,8 +137,7 @@ def _in_use(lake: str, holder: dict[str, Any], otherwise: str) -> LockedError:
         if holder.get("what")
         else otherwise
     )
-    whole = lake.removesuffix(f"/{_REWRITING}")
-    return LockedError(f"The lake {whole} is in use by {who}: wait for it, or stop it.")
+    return LockedError(f"The lake {_whole(lake)} is in use by {who}: wait for it, or stop it.")
 
 
 # --- a lake on this machine's file systems ------------------------------------------------------
@@ -179,7 +178,12 @@ def _forget(lake: str) -> None:
 
 
 def _path(lake: str) -> str:
-    return f"{lake.rstrip('/')}/{NAME}"
+    return lake if lake.endswith(f"/{_REWRITING}") else f"{lake.rstrip('/')}/{NAME}"
+
+
+def _whole(lake: str) -> str:
+    """The lake that a lock is of."""
+    return lake.removesuffix(f"/{_REWRITING}")
 
 
 def _locked(lake: str, patience: float = 0) -> tuple[int, dict[str, Any]]:
@@ -207,7 +211,7 @@ def _locked(lake: str, patience: float = 0) -> tuple[int, dict[str, Any]]:
 def _opened(lake: str) -> int:
     """The lock's file: no link, through which whoever may write to the lake would have this user write to another file."""
     try:
-        Path(lake).mkdir(parents=True, exist_ok=True)
+        Path(_whole(lake)).mkdir(parents=True, exist_ok=True)
         file = os.open(_path(lake), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EISDIR):
@@ -222,7 +226,7 @@ def _opened(lake: str) -> int:
 def _no_file(lake: str) -> SetupError:
     path = _path(lake)
     return SetupError(
-        f"The lake {lake} cannot be locked: {path} is a link, a folder or something else that is no file. See who has made "
+        f"The lake {_whole(lake)} cannot be locked: {path} is a link, a folder or something else that is no file. See who has made "
         f"it, and move it away with `{shlex.join(['mv', path, f'{path}.away'])}`."
     )
 
@@ -230,10 +234,10 @@ def _no_file(lake: str) -> SetupError:
 def _unwritable(lake: str, error: OSError) -> SetupError:
     if faults.is_full(error):
         error.filename = error.filename or _path(lake)
-        return SetupError(f"The lake {lake} cannot be locked: {faults.said(error)}.")
+        return SetupError(f"The lake {_whole(lake)} cannot be locked: {faults.said(error)}.")
     reason = "it is a file" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror
     return SetupError(
-        f"The lake {lake} cannot be written ({reason or error}): "
+        f"The lake {_whole(lake)} cannot be written ({reason or error}): "
         "correct its permissions or its disk, or name another `lake:`."
     )
 
@@ -291,7 +295,7 @@ def _runs(jvm: dict[str, Any]) -> bool:
 
 @contextlib.contextmanager
 def _held_object(lake: str, what: str, patience: float) -> Iterator[None]:
-    store, path, holder = hadoop.small_files(lake), _path(lake), _holder(what)
+    store, path, holder = hadoop.small_files(_whole(lake)), _path(lake), _holder(what)
     is_new = store.put_new(path, _text(holder))
     if not is_new:
         _wait_for_holder(store, lake, patience)
@@ -301,7 +305,7 @@ def _held_object(lake: str, what: str, patience: float) -> Iterator[None]:
     ):  # then of two runs at once the last one to write has the lake
         time.sleep(_SETTLED)
         if _read(store, path).get("token") != holder["token"]:
-            raise LockedError(f"Another run took over the lake {lake} at the same moment: run again.")
+            raise LockedError(f"Another run took over the lake {_whole(lake)} at the same moment: run again.")
     stop = threading.Event()
     beat = threading.Thread(target=_beat, args=(store, path, holder, stop), daemon=True)
     beat.start()

@@ -128,6 +128,7 @@ def test_rewriting_excludes_rewriting_alone(tmp_path: Path) -> None:
         pass
     with rewriting(str(tmp_path), "erase"):
         pass
+    assert [] == [*tmp_path.iterdir()]  # nothing stays, not even an empty folder
 
 
 def test_a_paused_holder_is_alive(tmp_path: Path, other: Any) -> None:
