@@ -22,8 +22,16 @@ from ingest.config import is_stored
 from ingest.errors import FaultError, Undecodable, counted, fault_of
 
 BLOCK = 8 * 1024 * 1024
+TOGETHER = (
+    50_000  # records of one group: of one character each, a block of them has 80 times its bytes in memory
+)
 WHOLE = 1 << 30  # the largest file that is held in memory: a document, a container, a raw datum
+FEW = 1_000_000  # messages that a packed file of any size may have
 OPEN_END = 1 << 62  # end of a range whose file is compressed: its plain length is not known before
+_TOO_MANY = (
+    "its {size:,} bytes unpack to {count:,} messages or more, which no changes of rows do: what was read stays; if they are "
+    "messages, put the file there unpacked"
+)
 OVERSIZE = "ingest.oversize"  # header of a record that was too large to land: its length
 
 
@@ -110,6 +118,7 @@ def read(work: Range) -> Generator[list[Record], None, Receipt]:
                 count += len(group)
                 if group:
                     yield group
+                _refuse_bomb(work, count)
     except Exception as error:
         hashed.left = True
         # a compressed file that ends inside its data may still be growing
@@ -131,6 +140,12 @@ def read(work: Range) -> Generator[list[Record], None, Receipt]:
         damage=damage,
         rest=work.compressed and hashed.left,
     )
+
+
+def _refuse_bomb(work: Range, count: int) -> None:
+    """Refuse a packed file that has given more messages than it has bytes: each would take time and space in all stages."""
+    if work.compressed and count > max(FEW, work.size):
+        raise Undecodable("too-many", _TOO_MANY.format(count=count, size=work.size))
 
 
 def headers(record: Record) -> Headers | None:
@@ -217,7 +232,7 @@ def skip(stream: BinaryIO, count: int) -> None:
 
 
 def _lines(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
-    """Lines that start in the range; groups are as large as a block."""
+    """Lines that start in the range; a group has at most a block of them."""
     offset = _go_to(work, stream) if work.exact else _seek_line(work, stream)
     yield [], offset
     rest = b""
@@ -236,29 +251,31 @@ def _lines(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
             offset += len(blank)
             yield [], offset
             continue
-        lines = data.split(b"\n")
-        rest = lines.pop()
-        group: list[Record] = []
-        consumed = 0
-        for line in lines:
+        lines, rest = [b""] * TOGETHER, data
+        while len(lines) == TOGETHER:
+            *lines, rest = rest.split(b"\n", TOGETHER)
+            group: list[Record] = []
+            consumed = 0
+            for line in lines:
+                if offset >= work.end:
+                    break
+                length = len(line) + skipped
+                if skipped or length > work.max_record_bytes:
+                    group.append((offset, None, length))
+                    skipped = 0
+                elif line and not line.isspace():
+                    group.append((offset, _plain(line, offset), length))
+                consumed += len(line) + 1
+                offset += length + 1
+            hashed.update(memoryview(data)[:consumed])
+            data = rest
+            yield group, offset
             if offset >= work.end:
-                break
-            length = len(line) + skipped
-            if skipped or length > work.max_record_bytes:
-                group.append((offset, None, length))
-                skipped = 0
-            elif line and not line.isspace():
-                group.append((offset, _plain(line, offset), length))
-            consumed += len(line) + 1
-            offset += length + 1
-        hashed.update(memoryview(data)[:consumed])
-        if offset < work.end and len(rest) > work.max_record_bytes:
+                return
+        if len(rest) > work.max_record_bytes:
             mark = mark if skipped else hashed.mark()
             hashed.update(rest)
             skipped, rest = skipped + len(rest), b""
-        yield group, offset
-        if offset >= work.end:
-            return
     yield from _last_line(work, hashed, mark, rest, skipped, offset)
 
 
@@ -328,7 +345,7 @@ def _lengths(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
             return
         group.append((offset, value, length))
         offset, held = offset + 4 + length, held + length
-        if held > BLOCK or len(group) >= 10_000:
+        if held > BLOCK or len(group) >= TOGETHER:
             yield group, offset
             group, held = [], 0
     yield group, offset
@@ -380,7 +397,7 @@ def _whole(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
             kept = None if len(record.value) > work.max_record_bytes else record.value
             group.append((record.offset, kept, len(record.value)))
             held += len(record.value)
-            if held > BLOCK:
+            if held > BLOCK or len(group) >= TOGETHER:
                 hashed.update(data[done:end])
                 done = end
                 yield group, end

@@ -69,10 +69,11 @@ def expected_lines(data: bytes, limit: int) -> list[Record]:
     parts=st.lists(PIECES, max_size=60),
     cuts=st.lists(st.integers(0, 400), max_size=6),
     block=st.integers(1, 40),
+    lines=st.integers(1, 40),
     limit=st.integers(1, 30),
 )
 def test_any_cut_gives_the_same_records(
-    tmp_path: Path, parts: list[bytes], cuts: list[int], block: int, limit: int
+    tmp_path: Path, parts: list[bytes], cuts: list[int], block: int, lines: int, limit: int
 ) -> None:
     """A line that is read twice doubles a change; one that is not read loses it."""
     file = tmp_path / "any.jsonl"
@@ -83,6 +84,7 @@ def test_any_cut_gives_the_same_records(
     state = FileState()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reading, "BLOCK", block)
+        patch.setattr(reading, "TOGETHER", lines)
         for start, end in itertools.pairwise(edges):
             records, receipt = taken(work(file, start, end, max_record_bytes=limit))
             found.extend(records)
@@ -102,6 +104,37 @@ def test_a_small_archive_of_empty_lines_takes_seconds(tmp_path: Path) -> None:
     assert time.thread_time() - began < 5
     assert [(64 << 20, b'{"id":1}', 8)] == records
     assert (64 << 20) + 9 == receipt.end
+
+
+def test_a_block_of_the_shortest_lines_is_read_in_parts(tmp_path: Path) -> None:
+    """Four million lines of one character took eighty times their bytes, in each task of a run."""
+    file = tmp_path / "ones.jsonl"
+    file.write_bytes(b"1\n" * 200_000)
+    groups = [*read(work(file, 0, 400_000))]
+    assert 200_000 == sum(map(len, groups))
+    assert max(map(len, groups)) <= 50_000
+
+
+@pytest.mark.parametrize("framing", ["lines", "document"])
+@pytest.mark.parametrize("ending", PACKERS)
+def test_a_packed_file_has_no_more_messages_than_bytes(
+    ending: str, framing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hundred kilobytes that unpack to a hundred million lines would keep each stage busy for hours, and fill the disk."""
+    monkeypatch.setattr(reading, "FEW", 1000)
+    file, plain = tmp_path / f"ones.json{ending}", b"1\n" * 200_000
+    file.write_bytes(PACKERS[ending](plain if framing == "lines" else b"[1" + b",1" * 200_000 + b"]"))
+    records, receipt = taken(work(file, 0, OPEN_END, compressed=True, framing=framing))
+    assert receipt.count == len(records) < 200_000
+    assert receipt.damage
+    size = file.stat().st_size
+    assert f"{file}: its {size:,} bytes unpack to {receipt.count:,} messages or more" in receipt.fault
+    assert receipt.fault.endswith("if they are messages, put the file there unpacked.")
+    if framing == "lines":
+        assert hashlib.sha256(plain[: receipt.end]).hexdigest() == receipt.sha256
+        unpacked = tmp_path / "ones.json"
+        unpacked.write_bytes(plain)
+        assert "" == taken(work(unpacked, 0, len(plain)))[1].fault
 
 
 @quick
