@@ -465,6 +465,11 @@ class _Reading:
         )
 
     @property
+    def reaches_back(self) -> bool:
+        """True if changes of earlier batches are read, too, by a scan of their own; the new ones of all lanes share one."""
+        return bool((self.whole and self.lane.folded_high) or self.low)
+
+    @property
     def where(self) -> str:
         """The condition of a separate scan."""
         later = f" AND order_key >= {duck.text(self.low)}" if self.low else ""
@@ -483,10 +488,10 @@ class _Reading:
 
 
 def _feed(lake: Lake, lanes: Sequence[_Reading], since: int, read: Read) -> None:
-    """Read the changes of all lanes; those that need only new changes share one scan."""
+    """Read the changes of all lanes; those that need only new changes, or have no others, share one scan."""
     new = []
     for reading in lanes:
-        if reading.whole or reading.low:
+        if reading.reaches_back:
             if _fed(lake, reading, read):
                 continue
             reading.sample.forget()  # too many for every batch: the new changes determine most keys
@@ -504,9 +509,12 @@ def _feed(lake: Lake, lanes: Sequence[_Reading], since: int, read: Read) -> None
     ):
         texts = [pc.fill_null(rows.column(name), "\0") for name in duck.LANE]
         coded = pc.binary_join_element_wise(*texts, "\x1f").dictionary_encode()
-        for i, name in enumerate(coded.dictionary.to_pylist()):
+        # those of a lane together, in their order: as many filters as lanes take the square of their number
+        by_lane = rows.take(pc.sort_indices(coded.indices))
+        ends = np.cumsum(np.bincount(coded.indices, minlength=len(coded.dictionary))).tolist()
+        for name, begin, end in zip(coded.dictionary.to_pylist(), [0, *ends], ends, strict=False):
             if name in by_name:
-                by_name[name].take(rows.filter(pc.equal(coded.indices, i)))
+                by_name[name].take(by_lane.slice(begin, end - begin))
 
 
 def _fed(lake: Lake, reading: _Reading, read: Read) -> bool:
