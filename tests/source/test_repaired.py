@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,9 @@ def stream(bins: Bins, number: int, *rows: tuple[int, str, float], kind: str = "
     assert 0 == done.exit_code, done.output
 
 
-def landed(bins: Bins, number: int, *rows: tuple[int, str, float], kind: str = "INSERT") -> Result:
+def landed(
+    bins: Bins, number: int, *rows: tuple[int, str, float], kind: str = "INSERT", table: str = "bins"
+) -> Result:
     """A file of messages, and a run."""
     lines = []
     for place, (key, word, size) in enumerate(rows):
@@ -39,7 +42,7 @@ def landed(bins: Bins, number: int, *rows: tuple[int, str, float], kind: str = "
         }
         lines.append(
             data | {
-                "database": "shop", "table": "bins", "es": moment, "ts": moment, "id": 100 * number + place,
+                "database": "shop", "table": table, "es": moment, "ts": moment, "id": 100 * number + place,
                 "isDdl": False, "old": None, "pkNames": ["id"], "sql": "", "type": kind,
             }
         )  # fmt: skip
@@ -155,3 +158,113 @@ def test_the_epoch_of_a_load_after_a_repair_leaves_the_rows_of_the_load(repaired
     done = CliRunner().invoke(app, shlex.split(epoch))
     assert 0 == done.exit_code, done.output
     equals_its_source(bins)
+
+
+# --- what is printed afterwards -------------------------------------------------------------------
+
+_TYPED = re.compile(r"(?:`|next: )(ingest [^`\n]*?)(?:`|\n| with --repair)")
+
+
+def said(bins: Bins, verb: str, *words: str) -> str:
+    """What a command prints, and its problems."""
+    done = CliRunner().invoke(app, [verb, str(bins.file), *words])
+    assert done.exit_code in (0, 1, 3), done.output
+    return f"{done.stdout}\n{done.stderr}\n"
+
+
+def read_and_not_landed(bins: Bins) -> str:
+    """Rows that a snapshot has read."""
+    stream(bins, 1, (1, "another", 0.125), (77, "surplus", 1.0))
+    return said(bins, "snapshot", "shop.bins")
+
+
+def read_and_landed(bins: Bins) -> str:
+    """A snapshot that a run has landed, beside a row that the stream alone has."""
+    return read_and_not_landed(bins) + said(bins, "run")
+
+
+def compared(bins: Bins) -> str:
+    """Rows that differ."""
+    stream(bins, 1, (1, "another", 0.125), (2, "w2", 0.25), (77, "surplus", 1.0))
+    return said(bins, "reconcile", "--settled")
+
+
+def read_again(bins: Bins) -> str:
+    """Rows that differ, and were read to be mended."""
+    return compared(bins) + said(bins, "reconcile", "--settled", "--repair")
+
+
+def mended(bins: Bins) -> str:
+    """Rows that differed, and were mended."""
+    return compared(bins) + said(bins, "reconcile", "--settled", "--repair", "--run")
+
+
+def loaded_again(bins: Bins) -> str:
+    """A connector that loads again after a repair, when some of the rows are gone or changed."""
+    text = mended(bins)
+    bins.write("DELETE FROM bins WHERE id IN (0, 5)")
+    bins.write("UPDATE bins SET word = 'later' WHERE id IN (2, 3)")
+    done = landed(bins, 2, (1, "w1", 0.125), (2, "later", 0.25), (3, "later", 0.375), (4, "w4", 0.5))
+    return f"{text}{done.stdout}\n{done.stderr}\n"
+
+
+def in_a_new_epoch(bins: Bins) -> str:
+    """The epoch of such a load, as it was advised."""
+    text = loaded_again(bins)
+    [epoch] = _commands(text + _problems(bins), "epoch")
+    done = CliRunner().invoke(app, epoch)
+    assert 0 == done.exit_code, done.output
+    return f"{text}{done.stdout}\n{done.stderr}\n"
+
+
+STATES = (read_and_not_landed, read_and_landed, compared, read_again, mended, loaded_again, in_a_new_epoch)
+
+
+def _commands(text: str, *verbs: str) -> list[list[str]]:
+    lines = dict.fromkeys(line.partition(" (")[0] for line in _TYPED.findall(text.replace('\\"', '"')))
+    words = [shlex.split(line)[1:] for line in lines]
+    return [each for each in words if not verbs or each[0] in verbs]
+
+
+def _problems(bins: Bins) -> str:
+    """The words and the commands of the list of problems, and of the plan."""
+    texts = [
+        CliRunner().invoke(app, [verb, str(bins.file), "-o", "json"]).stdout for verb in ("status", "plan")
+    ]
+    causes = json.loads(texts[0])["causes"]
+    return "\n".join([*texts, *(f"`{cause['command']}`" for cause in causes if cause["command"])])
+
+
+def keys(file: Path) -> set[int]:
+    """The keys of the mirror."""
+    return {
+        row["id"] for row in LakeReader(load(file)).ask_mirror("mirrors/shop/bins", "SELECT id FROM {mirror}")
+    }
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
+def test_every_command_that_is_printed_can_be_typed(
+    bins: Bins,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    state: Callable[[Bins], str],
+) -> None:
+    """An advice that is followed after a repair or a load must keep each row that the source has."""
+    bins.write("DELETE FROM bins WHERE id >= 6")
+    printed = _commands(state(bins) + _problems(bins))
+    assert printed, "nothing says how to go on"
+    with duckdb.connect(str(bins.source)) as connection:
+        there = {key for (key,) in connection.execute("SELECT id FROM bins").fetchall()}
+    kept = keys(bins.file) & there
+    folder, aside = bins.file.parent, tmp_path_factory.mktemp("aside")
+    shutil.copytree(folder, aside / "as it was")
+    monkeypatch.chdir(aside)  # where a report is written
+    for words in printed:
+        for typed in (words, ["run", str(bins.file)]):
+            done = CliRunner().invoke(app, typed)
+            assert done.exit_code in (0, 1, 3), (words, done.output)
+            assert done.exception is None or isinstance(done.exception, SystemExit), words
+        assert kept <= keys(bins.file), words
+        shutil.rmtree(folder)
+        shutil.copytree(aside / "as it was", folder)
