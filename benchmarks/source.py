@@ -3,6 +3,7 @@
     python -m benchmarks.source                    # 5,000,000 rows, 1,000 planted differences
     python -m benchmarks.source --made             # the mirror is written by DuckDB, not landed: minutes less
     python -m benchmarks.source --rows 500000 --repair
+    python -m benchmarks.source --no-key           # a table without a key, compared where it is equal
 
 Each step is the verb that a user would type, as a process of its own.  Once the mirror is made of the rows that
 `ingest snapshot` read, differences of seven kinds are written into the source, whose stream is silent: the comparison
@@ -123,6 +124,9 @@ def main() -> int:
         "--made", action="store_true", help="write the mirror by DuckDB, without `ingest run`"
     )
     parser.add_argument("--repair", action="store_true", help="repair them, land that, and compare again")
+    parser.add_argument(
+        "--no-key", action="store_true", help="a table without a key; nothing is planted, and it is --made"
+    )
     given = parser.parse_args()
     if given.made and given.repair:
         parser.error("--repair lands rows, which a mirror that is --made cannot take")
@@ -130,14 +134,17 @@ def main() -> int:
         file = Path(folder) / "shop.yaml"
         database = f"{{url: 'mysql://127.0.0.1:{node.port}', user: {USER}, password: {PASSWORD}}}"
         source = f"{{name: shop, path: ./in/*.jsonl, format: dts-canal, database: {database}}}"
-        file.write_text(f"pipeline: shop\nlake: ./lake\nengine: auto\nsources:\n  - {source}\n", "utf-8")
+        rule = f"tables: [{{match: {TABLE}, no_key: full_row}}]\n" if given.no_key else ""
+        file.write_text(
+            f"pipeline: shop\nlake: ./lake\nengine: auto\nsources:\n  - {source}\n{rule}", "utf-8"
+        )
         (file.parent / "in").mkdir()
         return _measured(Bench(node, file, []), given)
 
 
 def _measured(bench: Bench, given: argparse.Namespace) -> int:
     rows, planted = given.rows, given.planted
-    _fill(bench, rows)
+    _fill(bench, rows, "" if given.no_key else ", PRIMARY KEY (id)")
     print(
         "  ".join(
             f"{text:>14}" for text in ("step", "s", "CPU s", "CPU s there", "rows/s", "MB sent", "load")
@@ -165,14 +172,16 @@ def _measured(bench: Bench, given: argparse.Namespace) -> int:
 
     [read] = bench.step("snapshot", 0, rows, "snapshot", TABLE, "--alone", "--parallel", str(given.parallel))
     is_so(read["rows"] == rows, f"{read['rows']:,} rows were read")
-    if given.made:
-        made.mirror(
-            bench.file.parent / "lake", TableId("garden", None, "rows"), _TYPES, ["id"], _mirror(rows)
-        )
+    if given.made or given.no_key:
+        keys = [] if given.no_key else ["id"]
+        made.mirror(bench.file.parent / "lake", TableId("garden", None, "rows"), _TYPES, keys, _mirror(rows))
     else:
         bench.step("run", 0, rows, "run")
     equal = compared("equal", 0)["tables"][0]
     is_so(equal["rows"] == equal["mirror_rows"] == rows, f"{equal['rows']:,} rows compared")
+    if given.no_key:
+        print("\n".join(wrong) or "nothing is wrong")
+        return 1 if wrong else 0
     moved = [f"{equal['rows_moved'] / rows:.2%}"]
     wanted = _plant(bench, rows, planted)
     found = compared("planted", 1)
@@ -191,9 +200,9 @@ def _measured(bench: Bench, given: argparse.Namespace) -> int:
     return 1 if wrong else 0
 
 
-def _fill(bench: Bench, rows: int) -> None:
+def _fill(bench: Bench, rows: int, key: str) -> None:
     declared = ", ".join(f"`{name}` {kind}" for name, (kind, *_) in _COLUMNS.items())
-    bench.execute([f"CREATE TABLE {_quoted()} ({declared}, PRIMARY KEY (id))"])
+    bench.execute([f"CREATE TABLE {_quoted()} ({declared}{key})"])
     values = ", ".join(one[2] for one in _COLUMNS.values())
     for first in range(0, rows, 100_000):
         last = min(rows, first + 100_000) - 1
