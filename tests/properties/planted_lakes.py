@@ -27,6 +27,7 @@ from ingest.erase import plan as planning
 from ingest.erase import remove
 from ingest.erase.plan import Texts
 from ingest.erase.search import search
+from ingest.errors import Undecodable
 from ingest.gold import evidence
 from ingest.lake.lake import Lake
 from ingest.lake.names import mirror_path
@@ -34,6 +35,7 @@ from ingest.run import Warm, run
 from tests.formats.one_history.history import KEYS, Event, History, history
 from tests.formats.one_history.test_one_history import DIALECTS, LOSSES, NONE
 from tests.formats.one_history.writing import Dialect
+from tests.formats.protobuf_cases import in_parts
 from tests.properties.planting import MARK, Planter, Row, planted
 from tests.silver.test_masks import wounds
 from tests.unstarted import unstarted
@@ -84,7 +86,7 @@ class PlantedLake:
     def __init__(
         self, seed: int, folder: Path, *, erases: bool = False, spark: SparkSession | None = None
     ) -> None:
-        self.random = Random(f"planted/{seed}/{erases}")
+        self.random, self.cuts = Random(f"planted/{seed}/{erases}"), Random(f"cut/{seed}")
         names = dialects()
         Random("planted").shuffle(names)  # neighbours are alike
         self.name = names[seed % len(names)]
@@ -183,7 +185,7 @@ class PlantedLake:
         """One batch through all stages."""
         self.files += 1
         path = self.folder / f"in-{self.files}.bin"
-        lines = [one.value or b"" for one in messages]
+        lines = [part for one in messages for part in self._in_parts(one.value or b"")]
         if self.is_binary:
             path.write_bytes(b"".join(len(one).to_bytes(4, "big") + one for one in lines))
         else:
@@ -193,6 +195,23 @@ class PlantedLake:
         result = run(self.session, self.pipeline, ("bronze", "silver", "gold", *judged), self.warm)
         self.results.append(result)
         return result
+
+    def _in_parts(self, value: bytes) -> list[bytes]:
+        """A message as its service sends it: one that may be split is at times sent in parts, of which some come twice, or break off."""
+        if self.dialect.format != "tencent-protobuf" or self.cuts.random() < 0.6:
+            return [value]
+        try:
+            first, second, third = in_parts(value, 3)
+        except Undecodable:  # it is damaged
+            return [value]
+        return self.cuts.choice(
+            (
+                [first, second, third],
+                [first, second, second, third],
+                [first, second, first, second, third],
+                [second, value],
+            )
+        )
 
     def run(self, hurt: Sequence[Message] = ()) -> None:
         """The history, in batches, with damaged messages among the others."""
