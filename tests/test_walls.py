@@ -318,7 +318,7 @@ _PLURAL = re.compile(rf" (?:(?:of its|landed|more|older|other|sampled) )?({_NOUN
 _ALWAYS_SEVERAL = {
     ("ingest/cli/plan_verb.py", "messages"),  # the most that a sample has
     ("ingest/config/schema.py", "columns"),  # too many
-    ("ingest/config/small_files.py", "bytes"),
+    ("ingest/config/regular_files.py", "bytes"),
     ("ingest/gold/past_keys.py", "rows"),  # with the same key
     ("ingest/gold/planner.py", "bytes"),  # too many
     ("ingest/inspect/duck_query.py", "cells"),  # the most of an answer

@@ -10,10 +10,11 @@ from __future__ import annotations
 import errno
 import os
 import re
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
+
+from ingest.config import regular_files
 
 _WILD = re.compile(r"[*?\[]")
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
@@ -60,30 +61,14 @@ def opened(path: str, root: str = "", listed: Identity | None = None) -> BinaryI
     Raises:
         OSError: it is not a regular file, leads out of the root, or is not the file that was listed.
     """
-    handle = _within(os.path.realpath(path), root) if root else _file(path, 0)
-    file: BinaryIO = open(handle, "rb", buffering=0)  # noqa: SIM115 - the caller closes it
-    if fault := _fault(os.fstat(handle), listed):
+    file = _within(os.path.realpath(path), root) if root else regular_files.opened(path)
+    if listed is not None and not listed.is_of(os.fstat(file.fileno())):
         file.close()
-        raise OSError(*fault, path)
+        raise OSError(errno.ESTALE, "another file took its place while it was being read", path)
     return file
 
 
-def _fault(status: os.stat_result, listed: Identity | None) -> tuple[int, str] | None:
-    """Why an open file is not the one to read."""
-    if not stat.S_ISREG(status.st_mode):
-        return errno.EINVAL, "it is not a file that can be read again"
-    if listed is not None and not listed.is_of(status):
-        return errno.ESTALE, "another file took its place while it was being read"
-    return None
-
-
-def _file(name: str, flags: int, folder: int | None = None) -> int:
-    return os.open(
-        name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | flags, dir_fd=folder
-    )  # a pipe would wait for ever
-
-
-def _within(real: str, root: str) -> int:
+def _within(real: str, root: str) -> BinaryIO:
     """A file below the root without a link on the way; the path was resolved a moment ago."""
     above = root.rstrip(os.sep) + os.sep
     if not real.startswith(above):
@@ -95,7 +80,7 @@ def _within(real: str, root: str) -> int:
             inner = os.open(below, _FOLDER | os.O_NOFOLLOW, dir_fd=folder)
             os.close(folder)
             folder = inner
-        return _file(name, os.O_NOFOLLOW, folder)
+        return regular_files.opened(name, os.O_NOFOLLOW, folder)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise OSError(errno.EXDEV, "a link took its place while it was being read", real) from None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ingest.config import small_files
+from ingest.config import regular_files
 from ingest.config.entries import Expectation
 from ingest.config.scalars import expectation
 
@@ -23,7 +23,7 @@ _OF_THE_LIBRARY = ("batch_id", "result_format")  # how it runs, not what is expe
 def read(file: Path) -> tuple[Expectation, ...]:
     """The expectations of a suite's file; a `ValueError` that says what is wrong with it."""
     try:
-        document = json.loads(small_files.data_of(file, _LARGEST).decode("utf-8"))
+        document = json.loads(regular_files.data_of(file, _LARGEST).decode("utf-8"))
     except OSError as error:
         raise ValueError(f"the suite {file} cannot be read: {error.strerror}") from None
     except (ValueError, RecursionError) as error:

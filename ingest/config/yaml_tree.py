@@ -20,7 +20,7 @@ from ruamel.yaml.composer import Composer, ComposerError
 from ruamel.yaml.error import MarkedYAMLError, ReusedAnchorWarning, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from ingest.config import small_files
+from ingest.config import regular_files
 from ingest.errors import ConfigError, command, first_line
 
 Where = tuple[str | int, ...]
@@ -101,7 +101,7 @@ def read(path: Path) -> Document:
 
 def _text(path: Path) -> str:
     try:
-        data = small_files.data_of(path, _LARGEST_FILE)
+        data = regular_files.data_of(path, _LARGEST_FILE)
     except FileNotFoundError:
         raise ConfigError([f"{path}: there is no such file; `{command('init', path)}` writes one"]) from None
     except IsADirectoryError:
@@ -334,7 +334,7 @@ def _reference(document: Document, inner: str, where: Where) -> str:
 def _file_reference(document: Document, name: str, where: Where) -> str:
     path = document.file.parent / name
     try:
-        return small_files.data_of(path, _LARGEST).decode("utf-8").rstrip("\r\n")
+        return regular_files.data_of(path, _LARGEST).decode("utf-8").rstrip("\r\n")
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         document.is_unresolved(where, f"the file {path} of ${{file:...}} cannot be read: {reason}")

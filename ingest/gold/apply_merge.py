@@ -112,7 +112,7 @@ def _replace_states(lake: Lake, table: Mirror, source: DataFrame) -> None:
         f"t.{quoted(key_column.column)} = {sent[key_column.column]}" for key_column in table.key_columns
     )
     (
-        DeltaTable.forPath(lake.spark, lake.path(table.path))
+        DeltaTable.forPath(lake.spark, lake.opened_by_spark(table.path))
         .alias("t")
         .merge(source.alias("s"), f"s.{quoted(GONE)} AND {on}")
         .whenMatchedDelete()

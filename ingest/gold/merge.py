@@ -97,7 +97,11 @@ def merge(
         for i, column in enumerate(mirror.columns)
         if column.name not in mirror.keys
     ]
-    builder = DeltaTable.forPath(lake.spark, lake.path(mirror.path)).alias("t").merge(source.alias("s"), on)
+    builder = (
+        DeltaTable.forPath(lake.spark, lake.opened_by_spark(mirror.path))
+        .alias("t")
+        .merge(source.alias("s"), on)
+    )
     builder = builder.whenMatchedDelete(condition=f"s.{quoted(GONE)}")
     if rest:
         update: dict[str, Column | str] = {quoted(column.column): value for column, value in rest}

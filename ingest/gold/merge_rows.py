@@ -81,7 +81,7 @@ def merged(lake: Lake, mirror: Mirror, counts: DataFrame, guard: Guard) -> None:
     )
     guard.set_on(lake.spark)
     (
-        DeltaTable.forPath(lake.spark, lake.path(mirror.path))
+        DeltaTable.forPath(lake.spark, lake.opened_by_spark(mirror.path))
         .alias("t")
         .merge(source.alias("s"), f"s.{quoted(TAKEN)} AND {equal}")
         .whenMatchedDelete()

@@ -7,9 +7,11 @@ millisecond, which matters for 500 mirrors; a library that also writes takes fiv
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import os
 import re
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -57,6 +59,22 @@ def is_on(properties: Mapping[str, str], name: str) -> bool:
 
 class UnreadableError(IngestError):
     """The log, or the table, uses something that is not supported here: Spark must read it."""
+
+
+_B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_TO_Z85, _FROM_Z85 = bytes.maketrans(_B85, _Z85), bytes.maketrans(_Z85, _B85)
+_UUID = 20  # characters of Z85
+
+
+def named_by(name: uuid.UUID) -> str:
+    """How a log names the file of vectors in its table's folder that has a number."""
+    return base64.b85encode(name.bytes).translate(_TO_Z85).decode()
+
+
+def vector_file(name: uuid.UUID) -> str:
+    """The name of a file of vectors."""
+    return f"deletion_vector_{name}.bin"
 
 
 @lru_cache(maxsize=8192)
@@ -109,8 +127,17 @@ class DataFile:
 
     @property
     def place(self) -> str:
-        """Its path in the file system."""
+        """Its path under the table's folder."""
         return unquote(self.path)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Its path, and that of the file of its deletion vector, if this is neither in the log nor elsewhere."""
+        if self.vector.get("storageType") != "u":
+            return (self.place,)
+        text = str(self.vector["pathOrInlineDv"])
+        name = uuid.UUID(bytes=base64.b85decode(text[-_UUID:].encode().translate(_FROM_Z85)))
+        return self.place, "/".join(filter(None, (text[:-_UUID], vector_file(name))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -532,6 +559,8 @@ class _State:
             if entry := action.get("add"):
                 _refuse_outside(entry["path"])
                 vector = _filled(entry.get("deletionVector") or {})
+                if vector.get("storageType") == "p":
+                    _refuse_outside(vector["pathOrInlineDv"])
                 self.files[entry["path"], _vector(vector)] = DataFile(
                     entry["path"],
                     entry["size"],
@@ -623,10 +652,20 @@ def _vector(descriptor: Mapping[str, Any]) -> str:
     )
 
 
+def refuse_irregular(folder: str, files: Iterable[DataFile]) -> None:
+    """Refuse a table of which a data file or a vector is a pipe, a device, a folder or a link, before a library opens it.
+
+    Raises:
+        OSError: the first such file.
+    """
+    stores.at(folder).refuse_irregular(f"{folder}/{place}" for file in files for place in file.places)
+
+
 def kept_rows(folder: str, version: int) -> dict[str, pa.BooleanArray]:
     """By file, as its path under the folder: which of its rows deletion vectors leave. Files without one are missing."""
     import pyarrow as pa
 
+    refuse_irregular(folder, snapshot(folder, version).files)
     vectors = pa.table(stores.table(folder, version).deletion_vectors())
     prefix = stores.at(folder).prefix(folder)
     paths = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import re
 import shutil
 import sys
@@ -15,6 +16,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ingest.config.regular_files import NOT_REGULAR
 from ingest.errors import IngestError, command, fault_of
 from ingest.lake.envelope import SealError
 from ingest.lake.names import quoted
@@ -85,6 +87,13 @@ _KINDS = (
         ),
         "a process that worked for Spark has ended: see whether its machine was short of memory, then run again",
         False,
+    ),
+    (
+        re.compile(
+            rf"{NOT_REGULAR}|{os.strerror(errno.ELOOP)}|{os.strerror(errno.ENXIO)}|{os.strerror(errno.EISDIR)}"
+        ),
+        "a pipe, a device, a folder or a link is in the place of a file{at}",
+        True,
     ),
     (
         re.compile(

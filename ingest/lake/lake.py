@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from ingest.config import Pipeline, is_stored
 from ingest.errors import IngestError
-from ingest.lake import commits, duck, log, records, stores
+from ingest.lake import commits, delta, duck, log, records, stores
 from ingest.lake.commits import Staged
 from ingest.lake.datafiles import Added, FilePart, Layout, fitted, written
 from ingest.lake.delta import NO_TABLE, Extent, Snapshot, UnreadableError, metadata_of
@@ -86,9 +86,20 @@ class Lake(Tables):
         root = self.shadow if self.shadowed and name.startswith(self.shadowed) else self.pipeline.lake
         return f"{root.rstrip('/')}/{name}"
 
+    def opened_by_spark(self, name: str) -> str:
+        """A table's path for Spark, which opens whatever is in the place of its files.
+
+        Raises:
+            OSError: one of them is a pipe, a device, a folder or a link.
+        """
+        if self.is_folder:
+            with suppress(UnreadableError):
+                delta.refuse_irregular(self.path(name), super(Lake, self).snapshot(name).files)
+        return self.path(name)
+
     def named(self, name: str) -> str:
-        """The table in SQL."""
-        return f"delta.{quoted(self.path(name))}"
+        """The table in SQL of Spark's."""
+        return f"delta.{quoted(self.opened_by_spark(name))}"
 
     def snapshot(self, name: str) -> Snapshot:
         """A table's version and its writers' progress; Spark reads logs that cannot be read without it."""
@@ -166,19 +177,22 @@ class Lake(Tables):
         views: list[str] = []
 
         def named(name: str, kind: str | None) -> str:
-            views.append(f"_asked_{uuid.uuid4().hex}")
-            table(name, kind).createTempView(views[-1])
-            return views[-1]
+            view = f"_asked_{uuid.uuid4().hex}"
+            table(name, kind).createTempView(view)
+            views.append(view)
+            return view
 
         try:
-            return self.spark.sql(of_spark(sqlglot.parse_one(filled(query, named), read="duckdb")))
+            text = of_spark(sqlglot.parse_one(filled(query, named), read="duckdb"))
+            return self.spark.sql(text)
         finally:
             for view in views:
                 self.spark.catalog.dropTempView(view)
 
     def read(self, name: str) -> DataFrame:
         """A table's rows."""
-        return self.spark.read.format("delta").load(self.path(name))
+        path = self.opened_by_spark(name)
+        return self.spark.read.format("delta").load(path)
 
     def rows(self, schema: TableSchema) -> DataFrame:
         """A product table's rows; columns missing from a table of an older version are NULL."""

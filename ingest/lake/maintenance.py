@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.errors import IngestError
-from ingest.lake import commits, compaction, delta, faults, staging, vectors
+from ingest.lake import commits, compaction, delta, faults, staging
 from ingest.lake.compaction import JOINED_FILE, SMALL_FILE, Turn
 from ingest.lake.json_cells import list_in
 from ingest.lake.lake import Lake, Tell
@@ -68,6 +68,11 @@ class Kept:
     changes: int = 0  # of silver, condensed
     keys: int = 0  # of days of bronze, dropped
     refused: str = ""  # why its files are not in shape, or not ordered as the pipeline file says
+
+    def refuse(self, why: str) -> None:
+        """Add why its files are not in shape."""
+        sentences = (self.refused, f"{self.table} is not in shape: {why}.")
+        self.refused = " ".join(dict.fromkeys(filter(None, sentences)))
 
 
 def cleaning_session(lake: Lake, settings: Mapping[str, str]) -> SparkSession:
@@ -129,7 +134,8 @@ def maintain(
         clean_log(lake, name)
         if vacuum and may_have_dead_files(lake, name):
             tell(name, "deleting dead files")
-            done[name].deleted = _vacuum(_session(lake, name), lake.named(name))
+            table = lake.named(name)  # before a session starts: a table that Spark may not open needs none
+            done[name].deleted = _vacuum(_session(lake, name), table)
 
     def kept_going(step: Callable[[str], None], name: str) -> None:
         """Do a step of a table's; a fault of its files is said, and the other tables are kept."""
@@ -138,9 +144,9 @@ def maintain(
         except Exception as error:
             if faults.fault(error) is None and not isinstance(error, IngestError):
                 raise
-            met = f" (without Spark: {joined.met[name]})" if name in joined.met else ""
-            why = f"{name} is not in shape: {faults.said(error).rstrip('.')}{met}."
-            done[name].refused = " ".join(dict.fromkeys(filter(None, (done[name].refused, why))))
+            said, without = faults.said(error).rstrip("."), joined.met.get(name)
+            met = f" (without Spark: {without})" if without and without != said else ""
+            done[name].refuse(f"{said}{met}")
 
     with ThreadPoolExecutor(THREADS, thread_name_prefix="maintain") as pool:
         with turn() if left else nullcontext():
@@ -157,14 +163,15 @@ def _session(lake: Lake, name: str = BRONZE.name) -> SparkSession:
 
 def _join_by_spark(lake: Lake, name: str, columns: tuple[str, ...], done: Kept, tell: Tell) -> None:
     """Let OPTIMIZE order a table's files, or join those that Arrow does not write."""
+    table = lake.named(name)
     session = _session(lake, name)
     with lake.spark_writes(name):
         if columns and (why := _unordered(lake, session, name, columns)):
             tell(name, why)
-            _join(session, f"{lake.named(name)} ZORDER BY ({', '.join(map(quoted, columns))})", done)
+            _join(session, f"{table} ZORDER BY ({', '.join(map(quoted, columns))})", done)
         else:
             tell(name, "joining small files")
-            _join(session, lake.named(name), done)
+            _join(session, table, done)
 
 
 def clean_log(lake: Lake, name: str) -> None:
@@ -222,7 +229,7 @@ def may_have_dead_files(lake: Lake, name: str) -> bool:
         return True
     since = time.time() - 86400 * int(days[1])
     needed = (*state.files, *delta.removed_since(str(folder), state.version, int(since * 1000)))
-    named = {file.place for file in needed} | {vectors.place(file.vector) for file in needed if file.vector}
+    named = {place for file in needed for place in file.places}
     for path, folders, files in os.walk(folder):
         folders[:] = [each for each in folders if not each.startswith(_HIDDEN) or each == _FEED]
         for file in files:

@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from http.client import responses
@@ -166,6 +166,9 @@ class ObjectStore:
             if self._objects is not None:
                 return self._objects.open(self._under(path), SMALL)
             return self._handler.open_input_file(self._under(path))
+
+    def refuse_irregular(self, paths: Iterable[str]) -> None:
+        """Nothing: a store has whole objects alone."""
 
     def size(self, path: str) -> int:
         """A file's size in bytes."""

@@ -13,12 +13,12 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ingest.config import is_stored
+from ingest.config import is_stored, regular_files
 from ingest.errors import StoreError
 from ingest.lake.object_store import HADOOP, ObjectStore
 
@@ -63,11 +63,18 @@ class Disk:
         return ""
 
     def names(self, folder: str) -> list[str]:
-        """The names in a folder; none if it does not exist."""
-        try:
-            return os.listdir(folder)  # noqa: PTH208 - hundreds of logs are read at once
-        except (FileNotFoundError, NotADirectoryError):
-            return []
+        """The names in a folder of whole files; none if it does not exist.
+
+        Raises:
+            OSError: it has a pipe, a device or a link, which whoever reads the folder would open.
+        """
+        names = list[str]()
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.is_file(follow_symlinks=False) and not entry.is_dir(follow_symlinks=False):
+                    regular_files.refuse_irregular([entry.path])
+                names.append(entry.name)
+        return names
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The names in a folder as it is now, each with its size in bytes; none if it does not exist."""
@@ -92,11 +99,20 @@ class Disk:
 
     def read(self, path: str) -> bytes:
         """A file whole."""
-        with open(path, "rb") as file:  # of many small files, a `Path` costs as much as the reading
+        with regular_files.opened(path, os.O_NOFOLLOW) as file:
             return file.read()
+
+    def refuse_irregular(self, paths: Iterable[str]) -> None:
+        """Refuse pipes, devices, folders and links in the places of a lake's files, which a library will open.
+
+        Raises:
+            OSError: the first one.
+        """
+        regular_files.refuse_irregular(paths)
 
     def source(self, path: str) -> Any:
         """A data file as Arrow opens it."""
+        self.refuse_irregular([path])
         return path
 
     def size(self, path: str) -> int:
@@ -111,6 +127,7 @@ class Disk:
         """Some data files as Arrow's dataset."""
         import pyarrow.dataset as ds
 
+        self.refuse_irregular(paths)
         return ds.dataset(list(paths), **how)
 
     def begin(self, path: str) -> None:

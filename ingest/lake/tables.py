@@ -391,5 +391,6 @@ def _place(folder: str, file: DataFile) -> str:
     return f"{folder}/{file.place}"
 
 
-def _paths(folder: str, files: Iterable[DataFile]) -> str:
+def _paths(folder: str, files: Collection[DataFile]) -> str:
+    delta.refuse_irregular(folder, files)
     return duck.texts(_place(folder, file) for file in files)

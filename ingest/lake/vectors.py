@@ -6,7 +6,6 @@ vector is a magic number and a 64-bit portable roaring bitmap (https://github.co
 
 from __future__ import annotations
 
-import base64
 import struct
 import uuid
 import zlib
@@ -15,16 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ingest.lake import stores
+from ingest.lake import delta, stores
 
 Rows = np.ndarray[tuple[int], np.dtype[np.int64]]
 """Numbers of a file's rows, from 0, increasing."""
 _VERSION, _MAGIC, _NO_RUNS = b"\x01", 1681511377, 12346
 _LISTED = 4096  # with more rows, a container has a bit for each of its 65,536
-_B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-_Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-_TO_Z85, _FROM_Z85 = bytes.maketrans(_B85, _Z85), bytes.maketrans(_Z85, _B85)
-_UUID = 20  # characters of Z85
 
 
 def write(folder: str, gone: Mapping[str, Rows]) -> dict[str, dict[str, Any]]:
@@ -39,7 +34,7 @@ def write(folder: str, gone: Mapping[str, Rows]) -> dict[str, dict[str, Any]]:
         vector = serialized(rows)
         vectors[file] = {
             "storageType": "u",
-            "pathOrInlineDv": base64.b85encode(name.bytes).translate(_TO_Z85).decode(),
+            "pathOrInlineDv": delta.named_by(name),
             "offset": position,
             "sizeInBytes": len(vector),
             "cardinality": len(rows),
@@ -47,17 +42,8 @@ def write(folder: str, gone: Mapping[str, Rows]) -> dict[str, dict[str, Any]]:
         whole = [len(vector).to_bytes(4, "big"), vector, zlib.crc32(vector).to_bytes(4, "big")]
         parts += whole
         position += sum(map(len, whole))
-    stores.at(folder).write(f"{folder}/deletion_vector_{name}.bin", b"".join(parts))
+    stores.at(folder).write(f"{folder}/{delta.vector_file(name)}", b"".join(parts))
     return vectors
-
-
-def place(vector: Mapping[str, Any]) -> str:
-    """The file of a vector under its table's folder; that of one that lies elsewhere, or in the log itself, is no file there."""
-    text = str(vector["pathOrInlineDv"])
-    if vector["storageType"] != "u":
-        return text
-    name = uuid.UUID(bytes=base64.b85decode(text[-_UUID:].encode().translate(_FROM_Z85)))
-    return "/".join(filter(None, (text[:-_UUID], f"deletion_vector_{name}.bin")))
 
 
 def serialized(rows: Rows) -> bytes:

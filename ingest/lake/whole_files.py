@@ -139,8 +139,5 @@ def _written(files: Iterable[DataFile]) -> dict[str, int | None]:
     written: dict[str, int | None] = {}
     for file in files:
         written[file.place] = file.size
-        if file.vector.get("storageType") == "u":
-            from ingest.lake import vectors  # with NumPy, which a lake without vectors does without
-
-            written[vectors.place(file.vector)] = None
+        written |= dict.fromkeys(file.places[1:])
     return written

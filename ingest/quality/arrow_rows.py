@@ -53,6 +53,7 @@ def by_delta(lake: Tables, name: str, columns: Sequence[str], where: str) -> Ite
     from deltalake import QueryBuilder  # a heavy import, not needed if Spark has to read
 
     state = lake.snapshot(name)
+    delta.refuse_irregular(lake.path(name), state.files)
     table = stores.newest(lake.path(name), state.table_id, state.version)
     rows_read = QueryBuilder().register("t", table).execute(_query("t", columns, where))
     for rows in pa.RecordBatchReader.from_stream(rows_read):

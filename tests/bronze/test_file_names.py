@@ -177,7 +177,7 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
     file.unlink()
     os.mkfifo(file)
     receipt = receipt_of(work)
-    assert "not a file that can be read again" in receipt.fault
+    assert "not a regular file" in receipt.fault
     assert not receipt.damage
 
 
