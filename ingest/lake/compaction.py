@@ -34,8 +34,10 @@ STAGE = "maintain"
 SMALL_FILE, JOINED_FILE = 32 << 20, 128 << 20  # bytes: smaller files are joined, up to this size
 DELETED = 20  # a file is written again when one of so many rows is deleted
 _ROUNDS = 3  # of files that others have changed meanwhile
-_REPORT = "number INT, files STRING, failed STRING"
-_REPORTED = pa.schema([("number", pa.int32()), ("files", pa.string()), ("failed", pa.string())])
+_REPORT = "number INT, files STRING, failed STRING, full BOOLEAN"
+_REPORTED = pa.schema(
+    [("number", pa.int32()), ("files", pa.string()), ("failed", pa.string()), ("full", pa.bool_())]
+)
 Turn = Callable[[], AbstractContextManager[None]]
 """Holds the lake's lock for a moment."""
 
@@ -97,10 +99,12 @@ class Joined(NamedTuple):
     Attributes:
         done: how many files of each are gone, and how many replace them.
         met: what keeps Arrow from joining the others, as a sentence without its full stop.
+        full: those of the others for which a disk has no space left, which Spark would not find either.
     """
 
     done: dict[str, tuple[int, int]]
     met: dict[str, str]
+    full: set[str]
 
 
 def join(lake: Lake, names: Iterable[str], turn: Turn, tell: Callable[[str, str], None]) -> Joined:
@@ -112,7 +116,7 @@ def join(lake: Lake, names: Iterable[str], turn: Turn, tell: Callable[[str, str]
         turn: holds the lake's lock; a commit takes a few milliseconds.
         tell: called with the table and the step that begins.
     """
-    result = Joined({name: (0, 0) for name in names if _is_written(lake, name)}, {})
+    result = Joined({name: (0, 0) for name in names if _is_written(lake, name)}, {}, set())
     left: Iterable[str] = list(result.done)
     for _ in range(_ROUNDS):
         bundles = [bundle for name in left for bundle in _planned(lake, name, result.met)]
@@ -122,13 +126,20 @@ def join(lake: Lake, names: Iterable[str], turn: Turn, tell: Callable[[str, str]
             some = [bundle for bundle in job if bundle.table not in result.met]
             for name in dict.fromkeys(bundle.table for bundle in some):
                 tell(name, "joining small files")
-            made = _written(lake, some, load, result.met)
+            made = _written(lake, some, load, result)
             try:
                 for name in list(made):
                     if name in result.met:
                         continue
                     same = made.pop(name)
-                    taken = _commit(lake, name, same, turn)
+                    try:
+                        taken = _commit(lake, name, same, turn)
+                    except OSError as error:
+                        if not faults.is_full(error):
+                            raise
+                        result.met[name] = faults.said(error)
+                        result.full.add(name)
+                        continue
                     gone, new = result.done[name]
                     gone += sum(len(each.bundle.files) for each in taken)
                     result.done[name] = gone, new + sum(len(each.files) for each in taken)
@@ -153,9 +164,9 @@ def _planned(lake: Lake, name: str, met: dict[str, str]) -> list[Bundle]:
 
 
 def _written(
-    lake: Lake, bundles: Sequence[Bundle], load: Load, met: dict[str, str]
+    lake: Lake, bundles: Sequence[Bundle], load: Load, result: Joined
 ) -> dict[str, list[JoinedBundle]]:
-    """The new files of each table; of one of whose files Arrow cannot read some, `met` gets the reason.
+    """The new files of each table; the result gets why Arrow cannot join others.
 
     Whether tasks write them depends on the load of the whole round, of which these may be a part.
     """
@@ -168,7 +179,9 @@ def _written(
     for row in lake.runner.rows(work):
         bundle = bundles[row["number"]]
         if row["failed"]:
-            met[bundle.table] = row["failed"]
+            result.met[bundle.table] = row["failed"]
+            if row["full"]:
+                result.full.add(bundle.table)
         else:
             made[bundle.table].append(
                 JoinedBundle(bundle, [Added(**file) for file in orjson.loads(row["files"])])
@@ -179,15 +192,16 @@ def _written(
 def _write(bundles: Sequence[Bundle]) -> Iterator[pa.RecordBatch]:
     """Write the rows of some bundles; what Arrow meets is said in the report."""
     for bundle in bundles:
-        files, failed = list[Added](), ""
+        files, failed, full = list[Added](), "", False
         try:
             files = bundle.write()
         except (pa.ArrowException, OSError, StoreError) as error:
-            failed = faults.said(error)
+            failed, full = faults.said(error), faults.is_full(error)
         report = {
             "number": bundle.number,
             "files": orjson.dumps([file._asdict() for file in files]).decode(),
             "failed": failed,
+            "full": full,
         }
         yield pa.RecordBatch.from_pylist([report], _REPORTED)
 

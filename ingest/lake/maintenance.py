@@ -125,7 +125,9 @@ def maintain(
     for name, (files, into) in joined.done.items():
         done[name].joined, done[name].into = files, into
 
-    left = [name for name in done if name not in joined.done]
+    for name in joined.full:
+        done[name].refuse(joined.met[name])
+    left = [name for name in done if name not in joined.done and name not in joined.full]
 
     def ordered(name: str) -> None:
         _join_by_spark(lake, name, orders[name].columns, done[name], tell)

@@ -20,6 +20,8 @@ from ingest.config.model import TableRule
 from ingest.errors import SetupError, StoppedError
 from ingest.lake import stores
 from ingest.lake.datafiles import Layout, written
+from ingest.lake.maintenance import maintain
+from ingest.lake.mirrors import Clusters
 from ingest.lake.row_files import RowFile
 from ingest.result import Result
 from ingest.run import Warm, run
@@ -128,6 +130,37 @@ def test_a_full_disk_is_said_and_loses_nothing(
     assert [] == ran(depot).failures
 
 
+KEPT = ("bronze", "changes", "books", "mirrors/yard/depot")
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="asks Linux which file is written")
+@pytest.mark.parametrize("place", ["bronze file", "bronze entry", "mirrors file", "mirrors entry"])
+def test_upkeep_on_a_full_disk_is_said_and_loses_nothing(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Upkeep is what makes space: one that stops at the first table, or waits for Spark to fail too, makes none."""
+    depot = second(tmp_path)
+    depot.budget = 1  # marks rows of a file instead of writing it again
+    for n in ("6", "7"):
+        ran(depot)
+        depot.row("UPDATE", id="1", n=n)
+    ran(depot)
+    before = [depot.lake().ask_mirror(name, "SELECT * FROM {mirror} ORDER BY ALL") for name in KEPT]
+    with filled(tmp_path / "lake", place, monkeypatch) as disk:
+        done = maintain(depot.lake(), KEPT)
+    assert disk.is_full, disk.met
+    table = place.partition(" ")[0]
+    [said] = [kept.refused for kept in done if kept.table.startswith(table)]
+    assert said.count("is not in shape") == 1
+    assert [file for file in SENTENCE.findall(said) if f"{disk.lake}/{table}/" in file], said
+    assert before == [depot.lake().ask_mirror(name, "SELECT * FROM {mirror} ORDER BY ALL") for name in KEPT]
+    again = {kept.table: kept for kept in maintain(depot.lake(), KEPT)}
+    assert {""} == {kept.refused for kept in again.values()}
+    assert next(kept for name, kept in again.items() if name.startswith(table)).joined > 1
+    assert before == [depot.lake().ask_mirror(name, "SELECT * FROM {mirror} ORDER BY ALL") for name in KEPT]
+    assert [] == ran(depot.row("UPDATE", id="1", n="8")).failures
+
+
 def test_a_full_disk_at_the_lock_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first write of a run is the lock's: a bare error of the system says neither which disk nor what to do."""
     depot = second(tmp_path)
@@ -224,3 +257,25 @@ def test_a_disk_that_is_full_under_spark_is_said_and_loses_nothing(
         assert rows == depot.rows(), stage
     newest = "batch = (SELECT max(batch) FROM {checks})"  # runs that failed have said so in theirs
     assert [] == depot.lake().ask(f"SELECT * FROM {{checks}} WHERE state = 'fail' AND {newest}")
+
+
+@pytest.mark.e2e
+@pytest.mark.spark
+def test_upkeep_by_spark_on_a_full_disk_is_said_and_loses_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """OPTIMIZE writes by Spark's tasks and commits by Java: a half-written file that were counted shows rows twice."""
+    depot = Depot(spark, tmp_path, Warm(), TableRule("yard.depot"), engine="spark")
+    for number in range(3):
+        assert ("done", "") == depot.row(id=str(number), n="7").run()
+    path, order = "mirrors/yard/depot", {"mirrors/yard/depot": Clusters(("n",))}
+    before = depot.rows()
+    with small_disk(tmp_path / "lake" / path) as filler:
+        [kept] = maintain(depot.lake(), [path], clusters=order)
+        assert [file for file in SENTENCE.findall(kept.refused) if f"/lake/{path}" in file], kept.refused
+        assert before == depot.rows()
+        filler.unlink()
+        [kept] = maintain(depot.lake(), [path], clusters=order)
+        assert (True, "") == (kept.joined > 1, kept.refused)
+    assert before == depot.rows()
+    assert ("done", "") == depot.row("UPDATE", id="1", n="8").run()
