@@ -138,19 +138,18 @@ def test_java_that_has_ended_is_named(
         "-c",
         "import time; time.sleep(60)" if ended else "import time; time.sleep(0.1); exit(3)",
     ]
-    with subprocess.Popen(command) as java:
-        with monkeypatch.context() as during:
-            during.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
-            if ended:
-                assert fault(ValueError("anything else")) is None
-                java.send_signal(ended)
-            assert f"Java, in which Spark runs, has ended {how}: see whether" in (fault(error) or "")
-            assert fault(RuntimeError("of code that has not asked Java")) is None
-            with pytest.raises(AttributeError) as asked:
-                Column(None) + 1  # type: ignore[arg-type]
-            assert f"has ended {how}" in (fault(asked.value) or "")
-            during.setattr(SparkContext, "_gateway", None)
-            assert fault(error) is None
+    with subprocess.Popen(command) as java, monkeypatch.context() as during:
+        during.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
+        if ended:
+            assert fault(ValueError("anything else")) is None
+            java.send_signal(ended)
+        assert f"Java, in which Spark runs, has ended {how}: see whether" in (fault(error) or "")
+        assert fault(RuntimeError("of code that has not asked Java")) is None
+        with pytest.raises(AttributeError) as asked:
+            Column(None) + 1  # type: ignore[arg-type]
+        assert f"has ended {how}" in (fault(asked.value) or "")
+        during.setattr(SparkContext, "_gateway", None)
+        assert fault(error) is None
     assert not damaged(error)
 
 

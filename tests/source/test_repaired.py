@@ -194,14 +194,14 @@ def read_again(bins: Bins) -> str:
     return compared(bins) + said(bins, "reconcile", "--settled", "--repair")
 
 
-def mended(bins: Bins) -> str:
+def mended_at_once(bins: Bins) -> str:
     """Rows that differed, and were mended."""
     return compared(bins) + said(bins, "reconcile", "--settled", "--repair", "--run")
 
 
 def loaded_again(bins: Bins) -> str:
     """A connector that loads again after a repair, when some of the rows are gone or changed."""
-    text = mended(bins)
+    text = mended_at_once(bins)
     bins.write("DELETE FROM bins WHERE id IN (0, 5)")
     bins.write("UPDATE bins SET word = 'later' WHERE id IN (2, 3)")
     done = landed(bins, 2, (1, "w1", 0.125), (2, "later", 0.25), (3, "later", 0.375), (4, "w4", 0.5))
@@ -217,7 +217,15 @@ def in_a_new_epoch(bins: Bins) -> str:
     return f"{text}{done.stdout}\n{done.stderr}\n"
 
 
-STATES = (read_and_not_landed, read_and_landed, compared, read_again, mended, loaded_again, in_a_new_epoch)
+STATES = (
+    read_and_not_landed,
+    read_and_landed,
+    compared,
+    read_again,
+    mended_at_once,
+    loaded_again,
+    in_a_new_epoch,
+)
 
 
 def _commands(text: str, *verbs: str) -> list[list[str]]:
