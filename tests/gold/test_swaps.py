@@ -314,6 +314,7 @@ CHANGED_AND_RENAMED = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("name", CHANGED_AND_RENAMED)
 def test_a_statement_that_changes_a_table_and_its_name(tmp_path: Path, name: str, *, cut: bool) -> None:
@@ -456,6 +457,7 @@ PLANNED = {
 """Scripts by the number of their RENAME, and how many rows it moves."""
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", PLANNED)
 @pytest.mark.parametrize("is_read", [True, False])
 def test_a_plan_foresees_the_swap(tmp_path: Path, name: str, *, is_read: bool) -> None:

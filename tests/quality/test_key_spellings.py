@@ -99,6 +99,7 @@ class Numbers(Spellings):
 NUMBERS = in_tables([("1", "1.0"), ("10.00", "10"), ("1.5", "1.50"), ("-2", "-2.0"), ("0", "0.0")])
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("op", ["c", "u", "d"])
 @pytest.mark.parametrize("cut", [True, False])
 def test_a_number_in_two_spellings_is_named(tmp_path: Path, op: str, cut: bool) -> None:
@@ -209,6 +210,7 @@ SPELLINGS = in_tables([
 ])  # fmt: skip
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("dialect", WITHOUT_TYPES)
 @pytest.mark.parametrize("op", ["update", "delete"])
 def test_a_value_in_two_spellings_is_named(tmp_path: Path, dialect: str, op: str) -> None:

@@ -190,6 +190,7 @@ def with_cells(line: str, cells: dict[str, Any]) -> str:
     return json.dumps({**message, "after": message["after"] | cells})
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("text", ["b3", "late"])
 @pytest.mark.parametrize(
     ("before", "after"),
@@ -221,6 +222,7 @@ def at(line: str, second: int) -> str:
     )
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("batches", [False, True])
 @pytest.mark.parametrize("clocked", [False, True])
 @pytest.mark.parametrize("change", [("u", 2, "late"), ("d", 2, "b3")])
@@ -264,6 +266,7 @@ def test_a_stream_that_is_behind_its_second_snapshot_is_no_complaint(table: Post
     assert {} == table.batch(table.row("u", 2, "b3", 290), table.row("u", 4, "d2", 310))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("batches", [False, True])
 @pytest.mark.parametrize(
     ("sent", "rows"),
