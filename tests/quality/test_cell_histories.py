@@ -345,7 +345,7 @@ def test_a_value_under_no_column(
     assert ("done", "") == shops.say(1, "INSERT", 1, "a").run()
     # the column is neither among those that were sent nor one that rows stand for
     monkeypatch.setattr("ingest.gold.work.Job.columns_of", lambda *_: {"id": "int64", "text": "string"})
-    monkeypatch.setattr("ingest.gold.ledger.announced", lambda _lake, statements, *_: list(statements))
+    monkeypatch.setattr("ingest.lake.understood.announced", lambda _lake, statements, *_: list(statements))
     shops.say(1, "INSERT", 2, "b", note="x").say(1, "INSERT", 3, "c", note=None).run()
     wrong = [] if rule else [((2,), "note", "is no column of the mirror, the changes give 'x'")]
     assert wrong == [one[:3] for one in shops.compared(1)["shop_1.item"].wrong]
