@@ -30,6 +30,7 @@ class Planter:
     )
     known: dict[tuple[Row, str, str], str] = field(default_factory=dict)
     texts: dict[Row, set[str]] = field(default_factory=dict)
+    owners: dict[str, Row] = field(default_factory=dict)  # whose each text is
 
     def row(self, number: Row, image: Image) -> Image:
         """An image with planted values."""
@@ -42,7 +43,12 @@ class Planter:
         """The planted text that replaces a value of a row."""
         place = number, column, old
         if place not in self.known:
-            self.known[place] = made = self._made(column)
+            made = self._made(column)
+            # a search could not say whose it is
+            while any(self.owners.get(text, number) != number for text in _spelt(TYPES[column], made)):
+                made = self._made(column)
+            self.known[place] = made
+            self.owners |= dict.fromkeys(_spelt(TYPES[column], made), number)
             self.texts.setdefault(number, set()).update(_spelt(TYPES[column], made))
         return self.known[place]
 
