@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from ingest import types
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule, target
-from ingest.errors import command
+from ingest.errors import command, counted
 from ingest.lake import commits, decoded_with, feeds, lanes
 from ingest.lake.decoded_with import Outdated
 from ingest.lake.mirrors import Column, Mirror, fed_before, known, reshaped, rule_for, rules, unfed
@@ -160,7 +160,7 @@ def _of_types(wrong: Iterable[Mistyped]) -> Iterator[Unlike]:
                 f"{said}; and {len(listed) - _SINGLY} more",
                 f"`{typed}` folds their rows again with these.",
             )
-            have = f"{len(listed)} mirrors have not the types that columns: declares"
+            have = f"{counted(len(listed), 'mirror')} have not the types that columns: declares"
             yield Unlike("declared_types", "", f"{have} ({said}): {folds}", typed)
             continue
         for each in listed:
@@ -174,7 +174,7 @@ def _of_vectors(pipeline: Pipeline, wrong: Sequence[Mirror]) -> Iterator[Unlike]
     must, though = "to know deletion vectors", "though plain_tables: is true"
     if len(names) > _SINGLY:
         typed = command("rebuild", pipeline.file, *(names if len(names) <= _TYPED else ()))
-        ask = f"{len(names)} mirrors, such as {names[0]}, ask their readers {must}, {though}"
+        ask = f"{counted(len(names), 'mirror')}, such as {names[0]}, ask their readers {must}, {though}"
         yield Unlike("not_plain", "", f"{ask}: `{typed}` makes them plain.", typed)
         return
     for name in names:
