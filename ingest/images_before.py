@@ -136,13 +136,13 @@ class Chain:
         table: the state of the fold; a change is compared before it is applied.
         logical: the logical type of each column for which messages name none.
         images: how the dialect writes images before.
-        loaded: the table was loaded as a whole before the changes that are judged.
+        loads: the table was loaded, maybe beside the changes.
     """
 
     table: Table
     logical: Mapping[str, str] = field(default_factory=dict)
     images: ImagesBefore = WHOLE
-    loaded: bool = False
+    loads: bool = False
     _empty: Order | None = None  # where the table was last known to have no row
     _said: set[Hashable] = field(default_factory=set)  # identities of the changes before this one
     _loaded: set[Key] = field(
@@ -200,7 +200,7 @@ class Chain:
             if self.images.key_deletes and not self._tells and lacks_key(change, self.table.keys):
                 return Link(event, key, (OTHER_INDEX,))
             excuse = self._without_past(event)
-            return Link(event, key, (NEVER_CAME,), excuse) if self.loaded or excuse is None else None
+            return Link(event, key, (NEVER_CAME,), excuse) if self.loads or excuse is None else None
         link_faults = tuple(self._differences(change, key, row))
         return Link(event, key, link_faults, self._excuse(event, key) if link_faults else None)
 
@@ -211,7 +211,7 @@ class Chain:
         """
         if self._empty is None or self._empty.epoch != event.order.epoch:
             return Excuse.EPOCH
-        return Excuse.LOADED if self.loaded and not event.order.sequence else None
+        return Excuse.LOADED if self.loads and not event.order.sequence else None
 
     def _differences(self, change: Change, key: Key, row: Row | None) -> Iterator[Mismatch]:
         if row is None:

@@ -401,7 +401,8 @@ def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
     keys = _keys_of(screened.suspects, lane, mirror) | dict(islice(lane.met.items(), JUDGED))
     proof.unjudged = max(0, len(screened.suspects) - JUDGED)
     history = _history(lake, mirror, lane, keys | begun)
-    for each in broken(history, mirror, keys, since, lane.images, begun, loaded=loaded):
+    loads = lane.lane.last_read > 0
+    for each in broken(history, mirror, keys, since, lane.images, begun, loads=loads, loaded=loaded):
         (proof.unsent if each.is_unsent else proof.broken).append(each)
     proof.strong = not any(is_weak(row["order_key"]) for row in history.rows if row["batch"] > since)
     proof.proven = proof.compared - len(proof.broken) - proof.unjudged
@@ -455,7 +456,14 @@ def still_broken(
         broken_keys |= {
             keys[each.key]
             for each in broken(
-                history, mirror, keys, 0, lane.images, keys, loaded=_is_loaded(lake, lane_now, lane_now.last)
+                history,
+                mirror,
+                keys,
+                0,
+                lane.images,
+                keys,
+                loads=lane_now.last_read > 0,
+                loaded=_is_loaded(lake, lane_now, lane_now.last),
             )
         }
     return broken_keys
@@ -503,17 +511,19 @@ def broken(
     images: ImagesBefore,
     begun: Collection[Key] = (),
     *,
+    loads: bool = False,
     loaded: bool = False,
 ) -> Iterator[Broken]:
     """The changes after batch ``since`` of some keys whose images before differ from the fold of all earlier ones.
 
     Those of rows that a later batch has set whole, or deleted, are left out. Of the keys that a change has ``begun`` those are
     added that had a row which no message has brought: what it had for a key before may still be in the mirror. If the table
-    was ``loaded``, a row counts that stays: the load must have read it.
+    was ``loaded`` as a whole before, a row counts that stays: the load must have read it. While it ``loads``, rows are deleted
+    and moved that no load has read, unless positions say what came after it.
     """
     wanted, logical = set(suspected), mirror.logical_types
     placed = {order_of(row["order_key"]): row["batch"] for row in history.rows}
-    chain = Chain(Table(mirror.keys, mirror.key_types, soft=mirror.soft), logical, images, loaded)
+    chain = Chain(Table(mirror.keys, mirror.key_types, soft=mirror.soft), logical, images, loads)
     for row in history.earlier:
         chain.remember(Placed(order_of(row["order_key"]), change_of(row, history.shard)))
     open_breaks: dict[Key, list[Broken]] = {}
@@ -527,7 +537,7 @@ def broken(
                 del unsent[step.key]
         if link is not None and link.differences in ((NEVER_CAME,), (OTHER_INDEX,)):
             stays = not any(step.key == link.key and step.effect in _LEAVES for step in done)
-            if link.key in begun and batch > since and (stays or link.excuse is None):
+            if link.key in begun and batch > since and ((stays and loaded) or link.excuse is None):
                 texts = _key_texts(mirror, link)
                 unsent[link.key] = Broken(link.key, texts, batch, link.differences, link.excuse is None)
         elif link is not None and link.is_broken and link.key in wanted and batch > since:

@@ -531,3 +531,14 @@ def test_a_load_of_a_part_tells_nothing_of_other_rows(tmp_path: Path, dialect: s
     assert "done" == shops.run()[0]
     [compared] = shops.compared(1).values()
     assert ([], []) == (compared.proof.unsent, compared.proof.broken)
+
+
+@pytest.mark.parametrize("dialect", ["canal", "dts-canal"])
+def test_a_delete_beside_a_load_is_of_a_row_that_the_load_has_not_read(tmp_path: Path, dialect: str) -> None:
+    """Replicate and DMS create a table, load it, and then send what has happened meanwhile: that a row is gone, too."""
+    shops = shop(tmp_path, dialect).ddl(CREATE, at=5)
+    say(shops, "INIT", {"id": "1", "text": "a"}, None, 10)
+    delete(shops, 2, "b", 8)
+    assert (dialect == "canal") == ([] == proof(shops, 0).unsent), (
+        "positions say that the delete came after the CREATE"
+    )
