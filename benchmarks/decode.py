@@ -67,6 +67,8 @@ def main() -> None:
     options = parser.parse_args()
     begun = machine()
     figures = measure(options.only, options.count, spark=not options.no_spark)
+    if options.no_spark:
+        begun += " This run was without Spark."
     print(text := f"{begun}\n\n{table(figures, options.count)}")
     if options.write:
         about = (__doc__ or "").partition("\n")[2].strip()
