@@ -121,14 +121,23 @@ def _record(fields: Sequence[_Field]) -> Read:
 def _union(branches: Sequence[tuple[Read, str]]) -> Read:
     """A value of one of several named types comes with the name of its type."""
     has_names = sum(bool(name) for _, name in branches) > 1
+    named = [(read, name if has_names else "") for read, name in branches]
+    of_byte = {2 * index: branch for index, branch in enumerate(named[:64])}
 
     def read(data: bytes, pos: int) -> tuple[Any, int]:
-        index, pos = long(data, pos)
-        if not 0 <= index < len(branches):
-            raise _no_choice(index)
-        branch, name = branches[index]
+        choice = of_byte.get(data[pos])
+        if choice:
+            pos += 1
+        else:
+            index, pos = long(data, pos)
+            if not 0 <= index < len(named):
+                raise _no_choice(index)
+            choice = named[index]
+        branch, name = choice
+        if not name:
+            return branch(data, pos)
         value, pos = branch(data, pos)
-        return ((name, value) if name and has_names else value), pos
+        return (name, value), pos
 
     return read
 
@@ -137,7 +146,10 @@ def _array(item: Read) -> Read:
     def read(data: bytes, pos: int) -> tuple[list[Any], int]:
         items: list[Any] = []
         while True:
-            count, pos = _count(data, pos)
+            byte = data[pos]
+            if not byte:
+                return items, pos + 1
+            count, pos = _count(data, pos) if byte & 0x81 else (byte >> 1, pos + 1)
             if not count:
                 return items, pos
             for _ in range(count):
@@ -213,8 +225,14 @@ def _boolean(data: bytes, pos: int) -> tuple[bool, int]:
 
 
 def _text(data: bytes, pos: int) -> tuple[str, int]:
-    size, pos = _length(data, pos)
-    return data[pos : pos + size].decode(), pos + size
+    byte = data[pos]
+    if byte & 0x81:
+        byte, pos = _length(data, pos)
+        end = pos + byte
+    else:
+        pos += 1
+        end = pos + (byte >> 1)
+    return data[pos:end].decode(), end
 
 
 def _bytes(data: bytes, pos: int) -> tuple[bytes, int]:
