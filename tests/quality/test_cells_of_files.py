@@ -20,9 +20,14 @@ from ingest.lake import decisions
 from ingest.lake.decisions import ACCEPT_GAP, SCHEMA, Decision, Decisions
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Era
+from ingest.quality import cells
+from ingest.quality.arrow_rows import by_delta
 from ingest.quality.cells import REACH, metrics
 from ingest.quality.subjects import CheckedLane, CheckedMirror
+from ingest.run import Warm
+from tests.gold.depot import Depot
 from tests.quality.shop import COLUMNS, MIRROR, ROW, TABLE, Shop, place
+from tests.unstarted import unstarted
 
 pytestmark = pytest.mark.usefixtures("without_spark")
 REJECTS = pa.schema(
@@ -284,3 +289,23 @@ def test_each_mirror_is_asked_about_without_reading_what_was_decided_on_all() ->
     assert [[gap]] * 2_000 == [list(ledger.of(ACCEPT_GAP)) for _ in range(2_000)]
     assert time.thread_time() - began < 0.5
     assert ledger.all == tuple(ledger.of(ACCEPT_GAP, SCHEMA))
+
+
+def test_the_changes_of_new_tables_are_read_once_for_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that creates thousands of tables would read the changes of all of them for each: hours for 100,000."""
+    depot, reads = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*")), list[str]()
+
+    def counted(lake: Any, name: str, *asked: Any) -> Any:
+        reads.append(name)
+        return by_delta(lake, name, *asked)
+
+    monkeypatch.setattr(cells, "by_delta", counted)
+    for key in range(30):
+        depot.row(id=str(key // 3), n=str(key))
+        depot.messages[-1] = depot.messages[-1].replace('"depot"', f'"t{key % 3}"')
+    result = depot.result(checked=True)
+    assert ([], 3, ["changes"]) == (result.failures, len(result.mirrors), reads)
+    compared = """SELECT CAST(sum(observed) AS INT) AS n FROM {checks} WHERE "check" = 'cells_checked'"""
+    assert [{"n": 30}] == depot.lake().ask(compared)
