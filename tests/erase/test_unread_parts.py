@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from ingest.cli.app import app
 from ingest.config import load
 from ingest.decoding.split import MessagePart
+from ingest.erase import late, replacements, unread_parts
 from ingest.erase import plan as planning
-from ingest.erase import replacements, unread_parts
 from ingest.erase.search import search
 from ingest.errors import Undecodable
 from ingest.formats import tencent_protobuf
@@ -25,6 +25,7 @@ from ingest.lake.lake import Lake
 from ingest.run import run
 from ingest.silver.rebuild import rebuild
 from ingest.silver.split_messages import LENGTH, Spot
+from tests.erase.test_special_lakes import decided
 from tests.formats.protobuf_cases import encode
 from tests.unstarted import unstarted
 
@@ -117,6 +118,22 @@ def test_what_came_twice_or_was_broken_off_goes(tmp_path: Path) -> None:
             left_of(going[offset])
     kept = set(parts.offsets) - going.keys()
     assert {parts.offsets[at] for at, (value, _) in enumerate(SENT) if value in (SENT[0][0], *OTHERS)} == kept
+
+
+def test_what_came_late_in_parts_goes(tmp_path: Path) -> None:
+    """A message from before the erasure that is sent again, in parts of which one comes twice."""
+    parts = Parts(tmp_path, unstarted())
+    decided(parts.lake, planning.plan(parts.lake, "depot.people", [(NUMBER,)], "asked", now=True))
+    first, second = cut(event(25, "UPDATE", NUMBER, WORD), WORD, 8)
+    with (tmp_path / "in.bin").open("ab") as file:
+        begin = file.tell()
+        file.writelines(len(value).to_bytes(LENGTH, "big") + value for value in (first, first, second))
+    assert [] == run(parts.session, load(parts.file), ("bronze", "silver", "gold")).failures
+    going = {row[3]: bytes(row[6]) for row in late._replaced(parts.lake, 2)}
+    offsets = [begin, begin + LENGTH + len(first), begin + 2 * (LENGTH + len(first))]
+    assert offsets == sorted(offset for offset in going if offset >= begin)
+    [twice] = [offset for offset in offsets if b"refused" in going[offset]]
+    assert twice == offsets[0]  # a first part begins the message again
 
 
 def placed(values: Iterable[bytes], *, kafka: bool) -> dict[Spot, MessagePart]:
