@@ -120,6 +120,13 @@ class Attack:
             flush=True,
         )
 
+    def outlived(self, jvm: psutil.Process) -> None:
+        """Wait for the JVM of a run that has ended: the next run would wait for it, too."""
+        try:
+            jvm.wait(PATIENCE)
+        except psutil.TimeoutExpired:
+            self.faults.append(f"java: it lives {PATIENCE:.0f} s after its run")
+
 
 def main() -> int:
     """Kill, then look."""
@@ -146,7 +153,7 @@ def main() -> int:
                     attack.strike(run)
                 jvm = run.jvm()
             if jvm is not None:
-                jvm.wait(30)
+                attack.outlived(jvm)
         last = finished(depot.file)
         attack.faults += [f"the last run: {text}" for text in last["failures"]]
         kills = ", ".join(
