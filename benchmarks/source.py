@@ -130,6 +130,8 @@ def main() -> int:
     given = parser.parse_args()
     if given.made and given.repair:
         parser.error("--repair lands rows, which a mirror that is --made cannot take")
+    if given.no_key and given.repair:
+        parser.error("--no-key plants nothing, so that there is nothing to repair")
     with tempfile.TemporaryDirectory(prefix="source-") as folder, MariaDB() as node:
         file = Path(folder) / "shop.yaml"
         database = f"{{url: 'mysql://127.0.0.1:{node.port}', user: {USER}, password: {PASSWORD}}}"

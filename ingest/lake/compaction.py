@@ -97,9 +97,9 @@ class Joined(NamedTuple):
     """What became of tables that Arrow may write; one that is in neither is Spark's.
 
     Attributes:
-        done: how many files of each are gone, and how many replace them.
-        met: what keeps Arrow from joining the others, as a sentence without its full stop.
-        full: those of the others for which a disk has no space left, which Spark would not find either.
+        done: how many files of each are gone, and how many replace them; not of those that are left to Spark.
+        met: what has kept Arrow from joining a table, as a sentence without its full stop.
+        full: those of them for which a disk has no space left, which Spark would not find either.
     """
 
     done: dict[str, tuple[int, int]]
@@ -149,7 +149,7 @@ def join(lake: Lake, names: Iterable[str], turn: Turn, tell: Callable[[str, str]
                 for name, same in made.items():
                     _discard(lake.path(name), same)
         left = [name for name in changed if name not in result.met]
-    for name in result.met:
+    for name in result.met.keys() - result.full:
         del result.done[name]
     return result
 

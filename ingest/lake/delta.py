@@ -136,7 +136,10 @@ class DataFile:
         if self.vector.get("storageType") != "u":
             return (self.place,)
         text = str(self.vector["pathOrInlineDv"])
-        name = uuid.UUID(bytes=base64.b85decode(text[-_UUID:].encode().translate(_FROM_Z85)))
+        try:
+            name = uuid.UUID(bytes=base64.b85decode(text[-_UUID:].encode().translate(_FROM_Z85)))
+        except ValueError:
+            raise UnreadableError(f"a log names no file of a deletion vector ({text[:40]!r}).") from None
         return self.place, "/".join(filter(None, (text[:-_UUID], vector_file(name))))
 
 
@@ -559,8 +562,11 @@ class _State:
             if entry := action.get("add"):
                 _refuse_outside(entry["path"])
                 vector = _filled(entry.get("deletionVector") or {})
-                if vector.get("storageType") == "p":
-                    _refuse_outside(vector["pathOrInlineDv"])
+                match vector.get("storageType"):
+                    case "p":
+                        _refuse_outside(vector["pathOrInlineDv"])
+                    case "u":
+                        _refuse_outside(vector["pathOrInlineDv"][:-_UUID])
                 self.files[entry["path"], _vector(vector)] = DataFile(
                     entry["path"],
                     entry["size"],
@@ -665,7 +671,7 @@ def kept_rows(folder: str, version: int) -> dict[str, pa.BooleanArray]:
     """By file, as its path under the folder: which of its rows deletion vectors leave. Files without one are missing."""
     import pyarrow as pa
 
-    refuse_irregular(folder, snapshot(folder, version).files)
+    refuse_irregular(folder, (file for file in snapshot(folder, version).files if file.vector))
     vectors = pa.table(stores.table(folder, version).deletion_vectors())
     prefix = stores.at(folder).prefix(folder)
     paths = (

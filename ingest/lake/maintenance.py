@@ -127,7 +127,7 @@ def maintain(
 
     for name in joined.full:
         done[name].refuse(joined.met[name])
-    left = [name for name in done if name not in joined.done and name not in joined.full]
+    left = [name for name in done if name not in joined.done]
 
     def ordered(name: str) -> None:
         _join_by_spark(lake, name, orders[name].columns, done[name], tell)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -170,6 +171,29 @@ def test_a_data_file_outside_of_its_table_is_not_read(
         DeltaTable(folder).create_checkpoint()
     with pytest.raises(UnreadableError, match="outside of its table"):
         read(folder)
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("../../secret/" + "0" * 20, "outside of its table"),
+        ("%2e%2e/" + "0" * 20, "outside of its table"),
+        ("~" * 20, "names no file of a deletion vector"),
+        ("", "names no file of a deletion vector"),
+    ],
+)
+def test_a_vector_that_a_log_places_wrongly_is_not_read(tmp_path: Path, place: str, said: str) -> None:
+    """Any file that the service can read would be opened, and a damaged name is no fault of this program."""
+    folder = written(tmp_path / "t", 1)
+    log = tmp_path / "t/_delta_log" / f"{0:020d}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        if added := action.get("add"):
+            vector = {"storageType": "u", "pathOrInlineDv": place, "offset": 1}
+            added["deletionVector"] = {**vector, "sizeInBytes": 34, "cardinality": 1}
+    log.write_text("".join(f"{json.dumps(action)}\n" for action in actions))
+    with pytest.raises(UnreadableError, match=said):
+        delta.refuse_irregular(folder, delta.snapshot(folder).files)
 
 
 def test_an_unknown_table_feature_is_refused(tmp_path: Path) -> None:
