@@ -438,11 +438,12 @@ def _history(lake: Lake, mirror: Mirror, lane: ProvenLane, keys: Mapping[Key, tu
 
 
 def still_broken(
-    lake: Lake, subject: CheckedMirror, texts: Iterable[tuple[str, ...]], steps: StepsOf
+    lake: Lake, subject: CheckedMirror, texts: Iterable[tuple[str, ...]], steps: StepsOf, *, unsent: bool
 ) -> set[tuple[str, ...]]:
-    """The keys, of some that were found broken, or to have had a row that never came, that are so although late changes have come.
+    """The keys, of some that were found broken, that are so although late changes have come.
 
-    A late message closes the chain that lacked it, if that is what was missing.
+    A late message closes the chain that lacked it, if that is what was missing. With ``unsent`` the keys are those of rows
+    that never came.
     """
     mirror, broken_keys = subject.decided, set[tuple[str, ...]]()
     keys = {typed_key(mirror, cells): cells for cells in texts}
@@ -452,19 +453,21 @@ def still_broken(
             shard_of(lake.pipeline, mirror, (lane_now.source, lane_now.table)),
             partial(steps_of, steps, mirror, lane_now, subject.applied), lake.pipeline.images_before(lane_now.source),
         )  # fmt: skip
-        history = _history(lake, mirror, lane, keys)
+        begun = keys if unsent else {}
+        loaded = unsent and _is_loaded(lake, lane_now, lane_now.last)
         broken_keys |= {
             keys[each.key]
             for each in broken(
-                history,
+                _history(lake, mirror, lane, keys),
                 mirror,
                 keys,
                 0,
                 lane.images,
-                keys,
+                begun,
                 loads=lane_now.last_read > 0,
-                loaded=_is_loaded(lake, lane_now, lane_now.last),
+                loaded=loaded,
             )
+            if each.is_unsent == unsent
         }
     return broken_keys
 

@@ -143,7 +143,7 @@ def _left(
         if ends and keys and lane.changes:
             keys = _not_written(lake, lane, keys, subject.mirror.keys, condition)
     if keys and row["check"] in _CLOSED_LATE:
-        keys = _still_broken(lake, subject, keys, steps)
+        keys = _still_broken(lake, subject, row["check"], keys, steps)
     return row | {"failing": json.dumps(keys), "observed": float(len(keys))} if keys else None
 
 
@@ -155,12 +155,17 @@ def _still_refused(row: Row, now: Metric | None) -> Row | None:
     return row | {"failing": json.dumps(now.failing), "observed": now.observed, "detail": said}
 
 
-def _still_broken(lake: Lake, subject: CheckedMirror, keys: Sequence[str], steps: StepsOf) -> Sequence[str]:
-    """Those keys whose images before do not fit each other; changes that came late may have closed the gap."""
+def _still_broken(
+    lake: Lake, subject: CheckedMirror, check: str, keys: Sequence[str], steps: StepsOf
+) -> Sequence[str]:
+    """Those keys whose images before do not fit each other, or whose rows never came.
+
+    Changes that came late may have closed the gap.
+    """
     if not any(lane.floor for lane in subject.lanes):
         return keys
     cells = {key: tuple(str(cell) for cell in key_cells(key).values()) for key in keys}
-    open_still = images_before.still_broken(lake, subject, cells.values(), steps)
+    open_still = images_before.still_broken(lake, subject, cells.values(), steps, unsent=check == NEVER_SENT)
     return [key for key in keys if cells[key] in open_still]
 
 
