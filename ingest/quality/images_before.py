@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest import formats, images_before
-from ingest.change import LOAD_ENDS, Image
+from ingest.change import LOAD_ENDS, Image, Op
 from ingest.errors import command, counted
 from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, key_of_change, texts_of_key, typed
 from ingest.images_before import (
@@ -538,6 +538,8 @@ def broken(
                 del open_breaks[step.key]
             if step.effect in _LEAVES and not unsent.get(step.key, _NEVER).certain:
                 del unsent[step.key]
+        if _empties(event):  # the row under the old key, too, is gone
+            unsent.clear()
         if link is not None and link.differences in ((NEVER_CAME,), (OTHER_INDEX,)):
             stays = not any(step.key == link.key and step.effect in _LEAVES for step in done)
             if link.key in begun and batch > since and ((stays and loaded) or link.excuse is None):
@@ -548,6 +550,11 @@ def broken(
             open_breaks.setdefault(link.key, []).append(made)
     for breaks in (*open_breaks.values(), unsent.values()):
         yield from breaks
+
+
+def _empties(event: Placed | SchemaStep) -> bool:
+    """True of what leaves a mirror without a row: a TRUNCATE, and the beginning of a new table."""
+    return event.empties if isinstance(event, SchemaStep) else event.change.op is Op.TRUNCATE
 
 
 _WHOLE = frozenset({"set", "delete", "cleared"})

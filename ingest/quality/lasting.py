@@ -143,7 +143,7 @@ def _left(
         if ends and keys and lane.changes:
             keys = _not_written(lake, lane, keys, subject.mirror.keys, condition)
     if keys and row["check"] in _CLOSED_LATE:
-        keys = _still_broken(lake, subject, row["check"], keys, steps)
+        keys = _still_broken(lake, subject, row["check"], keys, steps, since)
     return row | {"failing": json.dumps(keys), "observed": float(len(keys))} if keys else None
 
 
@@ -156,17 +156,26 @@ def _still_refused(row: Row, now: Metric | None) -> Row | None:
 
 
 def _still_broken(
-    lake: Lake, subject: CheckedMirror, check: str, keys: Sequence[str], steps: StepsOf
+    lake: Lake, subject: CheckedMirror, check: str, keys: Sequence[str], steps: StepsOf, since: int
 ) -> Sequence[str]:
     """Those keys whose images before do not fit each other, or whose rows never came.
 
-    Changes that came late may have closed the gap.
+    Changes that came late may have closed the gap, and a table that was emptied has no old row.
     """
-    if not any(lane.floor for lane in subject.lanes):
+    if not any(
+        lane.floor or lane.truncates or _is_made_again(subject, lane, steps, since) for lane in subject.lanes
+    ):
         return keys
     cells = {key: tuple(str(cell) for cell in key_cells(key).values()) for key in keys}
-    open_still = images_before.still_broken(lake, subject, cells.values(), steps, unsent=check == NEVER_SENT)
+    is_unsent = check == NEVER_SENT
+    open_still = images_before.still_broken(lake, subject, cells.values(), steps, unsent=is_unsent)
     return [key for key in keys if cells[key] in open_still]
+
+
+def _is_made_again(subject: CheckedMirror, lane: CheckedLane, steps: StepsOf, since: int) -> bool:
+    """True if a statement of a batch after ``since`` has begun a new table, or emptied the old one."""
+    made = steps(subject.decided, lane.source, lane.table, subject.applied)
+    return any(step.empties and batch > since for step, batch in made)
 
 
 def _known_as_late(verdicts: list[CheckResult], before: Row, left: Row | None) -> list[CheckResult]:

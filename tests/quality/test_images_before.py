@@ -442,6 +442,21 @@ def test_a_right_mirror_has_no_row_that_never_came(tmp_path: Path, batches: int)
     assert [] == never_sent(delete(insert(shops, 2, "d", 70), 2, "d", 80))
 
 
+@pytest.mark.parametrize("emptied", ["TRUNCATE TABLE item", "DROP TABLE item"])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_an_emptied_table_has_no_old_row(tmp_path: Path, emptied: str, batches: int) -> None:
+    """The row whose message was lost is gone with all others: the mirror was right, and failed until it was accepted."""
+    shops = update(begin(shop(tmp_path), "created"), 2, "a", "b", 30)
+    if batches == 2:
+        assert 1 == len(never_sent(shops))
+    shops.ddl(emptied, at=40)
+    if emptied.startswith("DROP"):
+        shops.ddl(CREATE, at=41)
+    assert [] == never_sent(insert(shops, 3, "c", 50))
+    assert [] == proof(shops, 0).unsent
+    assert 1 == len(never_sent(update(shops, 4, "d", "e", 60))), "since then each row must have come"
+
+
 def test_what_a_late_message_brings_was_sent(tmp_path: Path) -> None:
     """The complaint stays while the key changes on, and ends when the message that was missing comes."""
     shops = update(begin(shop(tmp_path), "created"), 2, "a", "b", 30)
