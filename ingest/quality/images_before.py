@@ -36,7 +36,7 @@ from ingest.images_before import (
     in_words,
     lacks_key,
 )
-from ingest.lake import duck
+from ingest.lake import barriers, duck
 from ingest.lake.datafiles import listed
 from ingest.lake.delta import Snapshot, snapshot
 from ingest.lake.lake import Lake
@@ -395,7 +395,7 @@ def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
         if loaded or (screened.unsent and lane.was_emptied)
         else screened.unsent & screened.other
     )
-    begun = _keys_of(unsent, lane, mirror)
+    begun = _not_erased(lake, mirror, lane, _keys_of(unsent, lane, mirror))
     if not screened.suspects and not lane.met and not begun:
         return proof
     keys = _keys_of(screened.suspects, lane, mirror) | dict(islice(lane.met.items(), JUDGED))
@@ -407,6 +407,24 @@ def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
     proof.strong = not any(is_weak(row["order_key"]) for row in history.rows if row["batch"] > since)
     proof.proven = proof.compared - len(proof.broken) - proof.unjudged
     return proof
+
+
+def _not_erased(
+    lake: Lake, mirror: Mirror, lane: ProvenLane, keys: dict[Key, tuple[str, ...]]
+) -> dict[Key, tuple[str, ...]]:
+    """Those keys of which no row was erased here: the source may go on with a row whose messages have been removed."""
+    hidden, shard = barriers.read(lake), dict(lane.shard)
+    digests = {
+        digest
+        for barrier in hidden.lanes.get((lane.lane.source, lane.lane.table), ())
+        for digest in barrier.stretches
+    }
+
+    def is_erased(key: Key) -> bool:
+        cells = tuple(cell for name, cell in zip(mirror.keys, key, strict=True) if name not in shard)
+        return hidden.digest(lane.lane.table, cells) in digests
+
+    return {key: texts for key, texts in keys.items() if not is_erased(key)} if digests else keys
 
 
 def _is_loaded(lake: Lake, lane: CheckedLane, since: int) -> bool:
@@ -453,7 +471,7 @@ def still_broken(
             shard_of(lake.pipeline, mirror, (lane_now.source, lane_now.table)),
             partial(steps_of, steps, mirror, lane_now, subject.applied), lake.pipeline.images_before(lane_now.source),
         )  # fmt: skip
-        begun = keys if unsent else {}
+        begun = _not_erased(lake, mirror, lane, keys) if unsent else {}
         loaded = unsent and _is_loaded(lake, lane_now, lane_now.last)
         broken_keys |= {
             keys[each.key]

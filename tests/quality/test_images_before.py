@@ -10,6 +10,9 @@ import pytest
 
 from ingest.change import TableId
 from ingest.config.model import MadeColumn, TableRule
+from ingest.lake import decisions
+from ingest.lake.barriers import Barrier, Barriers
+from ingest.lake.decisions import ERASE, ERASE_SECRET, Decision
 from ingest.lake.names import mirror_path
 from ingest.quality import images_before
 from tests.shops import Shops
@@ -470,6 +473,26 @@ def test_rows_that_a_statement_brings_without_messages_are_no_lost_ones(tmp_path
     """CREATE AS SELECT fills a table, and its rows are in no message."""
     shops = insert(shop(tmp_path).ddl("CREATE TABLE item AS SELECT * FROM other", at=5), 1, "a", 10)
     assert [] == proof(update(shops, 2, "a", "b", 30), 0).unsent
+
+
+@pytest.mark.parametrize("kind", ["UPDATE", "DELETE"])
+def test_the_source_goes_on_with_a_row_that_was_erased_here(tmp_path: Path, kind: str) -> None:
+    """The message that brought the row was removed, and the source deletes it later: nothing was lost."""
+    shops = begin(shop(tmp_path), "created")
+    assert [] == never_sent(shops)
+    table = TableId("shop_1", None, "item")
+    [books] = shops.lake.ask("SELECT max(order_high) AS newest FROM {books}")
+    ends = {Barriers("k").digest(table, (7,)): (("", books["newest"]),)}
+    barrier = Barrier("s", table, ("id",), ("int64",), ends)
+    erased = {"number": "1", "table": ITEM, "barriers": [barrier.to_value()]}
+    decisions.append(
+        shops.lake,
+        [Decision(ERASE_SECRET, "shops", {"secret": "k"}), Decision(ERASE, mirror_path(table), erased)],
+    )
+    change = update if kind == "UPDATE" else lambda shops, key, old, _new, at: delete(shops, key, old, at)
+    [said] = never_sent(change(change(shops, 7, "a", "b", 30), 8, "a", "b", 31))
+    assert "id = 8" in said
+    assert "id = 7" not in said
 
 
 def test_all_first_changes_are_looked_at_if_the_mirror_has_gained_rows(
