@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -464,7 +465,12 @@ def still_broken(
     that never came.
     """
     mirror, broken_keys = subject.decided, set[tuple[str, ...]]()
-    keys = {typed_key(mirror, cells): cells for cells in texts}
+    keys: dict[Key, tuple[str, ...]] = {}
+    for cells in texts:
+        with suppress(KeyCellError):  # the key has got another type, and no row of the mirror can have it
+            keys[typed_key(mirror, cells)] = cells
+    if not keys:
+        return broken_keys
     for lane_now in subject.lanes:
         lane = ProvenLane(
             pa.table({}), (), lane_now, subject.applied,

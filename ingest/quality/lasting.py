@@ -156,20 +156,26 @@ def _still_refused(row: Row, now: Metric | None) -> Row | None:
 
 
 def _still_broken(
-    lake: Lake, subject: CheckedMirror, check: str, keys: Sequence[str], steps: StepsOf, since: int
-) -> Sequence[str]:
+    lake: Lake, subject: CheckedMirror, check: str, keys: Iterable[str], steps: StepsOf, since: int
+) -> list[str]:
     """Those keys whose images before do not fit each other, or whose rows never came.
 
-    Changes that came late may have closed the gap, and a table that was emptied has no old row.
+    Changes that came late may have closed the gap, and a table that was emptied has no old row. A key with other columns
+    than those of the mirror's is none of its keys: with another key all was checked again.
     """
+    mirror = subject.decided
+    cells = {
+        key: tuple(str(named[name]) for name in mirror.keys)
+        for key in keys
+        if (named := key_cells(key)).keys() == {*mirror.keys}
+    }
     if not any(
         lane.floor or lane.truncates or _is_made_again(subject, lane, steps, since) for lane in subject.lanes
     ):
-        return keys
-    cells = {key: tuple(str(cell) for cell in key_cells(key).values()) for key in keys}
+        return [*cells]
     is_unsent = check == NEVER_SENT
     open_still = images_before.still_broken(lake, subject, cells.values(), steps, unsent=is_unsent)
-    return [key for key in keys if cells[key] in open_still]
+    return [key for key in cells if cells[key] in open_still]
 
 
 def _is_made_again(subject: CheckedMirror, lane: CheckedLane, steps: StepsOf, since: int) -> bool:

@@ -10,11 +10,13 @@ import pytest
 
 from ingest.change import TableId
 from ingest.config.model import MadeColumn, TableRule
-from ingest.lake import decisions
+from ingest.lake import decisions, duck
 from ingest.lake.barriers import Barrier, Barriers
 from ingest.lake.decisions import ERASE, ERASE_SECRET, Decision
 from ingest.lake.names import mirror_path
+from ingest.lake.schemas import CHECKS
 from ingest.quality import images_before
+from ingest.quality.catalogue import NEVER_SENT
 from tests.shops import Shops
 
 if TYPE_CHECKING:
@@ -522,6 +524,20 @@ def test_a_gap_that_a_late_message_has_closed_is_no_row_that_never_came(tmp_path
     assert 1 == len(sentences(shops, "a change says that text was"))
     say(shops, "UPDATE", row | {"text": "c"}, {"text": "b"}, 40)
     assert [] == sentences(shops, "a change says")
+
+
+def test_a_fault_of_a_key_that_the_mirror_has_no_more_is_over(tmp_path: Path) -> None:
+    """A key with other columns, or of another type, ended the checks of each batch with a late message with an error."""
+    shops = update(begin(shop(tmp_path), "created"), 2, "a", "b", 30)
+    assert 1 == len(never_sent(shops))
+    names = CHECKS.arrow.names
+    [fault] = shops.lake.ask(
+        f"SELECT {', '.join(map(duck.name, names))} FROM {{checks}} WHERE \"check\" = '{NEVER_SENT}'"
+    )
+    keys = ['{"id":"x"}', '{"code":"2"}', '{"id":"2","code":"2"}']
+    later = fault | {"failing": json.dumps(keys), "observed": 3.0, "checked_at": shops.lake.now()}
+    shops.lake.append_unguarded([tuple(later[name] for name in names)], CHECKS)
+    assert [] == never_sent(insert(shops, 5, "e", 20))
 
 
 @pytest.mark.parametrize("keys", [("id",), ("code",)])
