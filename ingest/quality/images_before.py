@@ -81,6 +81,7 @@ class Proof:
     compared: int = 0
     proven: int = 0
     unjudged: int = 0  # suspected keys beyond those that are judged at once
+    undecided: int = 0  # such keys without a row before
     strong: bool = True  # each change has a position of its source
     broken: list[Broken] = field(default_factory=list)
     unsent: list[Broken] = field(default_factory=list)  # changes of rows that no message has brought
@@ -90,6 +91,7 @@ class Proof:
         self.compared += lane.compared
         self.proven += lane.proven
         self.unjudged += lane.unjudged
+        self.undecided += lane.undecided
         self.strong &= lane.strong
         self.broken += lane.broken
         self.unsent += lane.unsent
@@ -401,6 +403,7 @@ def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
         return proof
     keys = _keys_of(screened.suspects, lane, mirror) | dict(islice(lane.met.items(), JUDGED))
     proof.unjudged = max(0, len(screened.suspects) - JUDGED)
+    proof.undecided = max(0, len(unsent) - JUDGED)
     history = _history(lake, mirror, lane, keys | begun)
     loads = lane.lane.last_read > 0
     for each in broken(history, mirror, keys, since, lane.images, begun, loads=loads, loaded=loaded):
@@ -599,7 +602,7 @@ def metrics(lake: Lake, subject: CheckedMirror, proof: Proof) -> Iterator[Metric
     """The metrics of changes that do not find the row that they say was there, of all that were compared, and of the proven ones."""
     lost = lost_sources(lake, subject)
     if proof.unsent and not lost:
-        yield _unsent(lake, subject, proof.unsent)
+        yield _unsent(lake, subject, proof.unsent, proof.undecided)
     if not proof.compared:
         return
     differing = [] if lost else proof.broken
@@ -612,7 +615,8 @@ def metrics(lake: Lake, subject: CheckedMirror, proof: Proof) -> Iterator[Metric
         "images_before", len(keys), subject.name, detail=detail, failing=tuple(keys)[:FAILING_KEYS],
         severity="error" if proof.strong else "warn",
     )  # fmt: skip
-    later = f"; {counted(proof.unjudged, 'key was', 'keys were')} not judged" if proof.unjudged else ""
+    left = proof.unjudged + proof.undecided
+    later = f"; {counted(left, 'key was', 'keys were')} not judged" if left else ""
     yield Metric("changes_compared", proof.compared, subject.name)
     yield Metric(
         "changes_proven", proof.proven, subject.name,
@@ -620,7 +624,7 @@ def metrics(lake: Lake, subject: CheckedMirror, proof: Proof) -> Iterator[Metric
     )  # fmt: skip
 
 
-def _unsent(lake: Lake, subject: CheckedMirror, unsent: Sequence[Broken]) -> Metric:
+def _unsent(lake: Lake, subject: CheckedMirror, unsent: Sequence[Broken], undecided: int) -> Metric:
     """The metric of changes whose rows no message has brought; a warning if a load may have left them out."""
     certain = [each for each in unsent if each.certain]
     since = "created or emptied" if certain else "loaded"
@@ -631,7 +635,11 @@ def _unsent(lake: Lake, subject: CheckedMirror, unsent: Sequence[Broken]) -> Met
         else ""
     )
     reconcile = command("reconcile", lake.pipeline.file)
-    detail = f"{_shown(lake, subject, unsent)}. {why}Compare {subject.name} with the source (`{reconcile}`), or load it again"
+    beyond = f"; {counted(undecided, 'more key was', 'more keys were')} not judged" if undecided else ""
+    detail = (
+        f"{_shown(lake, subject, unsent)}{beyond}. {why}Compare {subject.name} with the source (`{reconcile}`), "
+        "or load it again"
+    )
     keys = dict.fromkeys(key_json(subject.decided.keys, each.texts) for each in unsent)
     return Metric(
         NEVER_SENT, len(keys), subject.name, detail=detail, failing=tuple(keys)[:FAILING_KEYS],

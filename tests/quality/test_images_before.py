@@ -373,6 +373,19 @@ def test_many_suspects_are_judged_in_part(tmp_path: Path, monkeypatch: pytest.Mo
     assert (3, 5) == (len(found.broken), found.unjudged)
 
 
+def test_of_many_rows_that_never_came_some_are_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those beyond were left out without a word."""
+    monkeypatch.setattr(images_before, "JUDGED", 3)
+    shops = begin(shop(tmp_path), "created")
+    for key in range(11, 19):
+        update(shops, key, "a", "b", 50 + key)
+    [said] = never_sent(shops)
+    assert "5 more keys were not judged" in said
+    assert 5 == proof(shops, 0).undecided
+
+
 # --- rows that no message has brought -------------------------------------------------------------
 
 CREATE = "CREATE TABLE item (id bigint, text varchar(9), PRIMARY KEY (id))"
