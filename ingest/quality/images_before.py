@@ -440,7 +440,16 @@ def _is_loaded(lake: Lake, lane: CheckedLane, since: int) -> bool:
     if source is None or not 0 < lane.last_read <= since:
         return False
     ends = formats.load(source.format).ABOUT.load_ends
-    is_end = "false" if ends == "marks" else f"coalesce(note, '') LIKE '%{LOAD_ENDS}%'" if ends else "true"
+    reads = lake.ask(
+        f"""SELECT DISTINCT coalesce({read_sql()}, false) AS by_snapshot FROM {{books}}
+        WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {since} AND reads > 0"""
+    )
+    by_snapshot = {row["by_snapshot"] for row in reads}
+    if not ends and False in by_snapshot:
+        return True
+    if ends == "marks" and True not in by_snapshot:
+        return False
+    is_end = f"coalesce(note, '') LIKE '%{LOAD_ENDS}%'" if ends == "last row" else "false"
     return bool(
         lake.ask(
             f"""SELECT 1 AS n FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {since}

@@ -13,6 +13,7 @@ from ingest.config.model import MadeColumn, TableRule
 from ingest.lake import decisions, duck
 from ingest.lake.barriers import Barrier, Barriers
 from ingest.lake.decisions import ERASE, ERASE_SECRET, Decision
+from ingest.lake.lake import Lake
 from ingest.lake.names import mirror_path
 from ingest.lake.schemas import CHECKS
 from ingest.quality import images_before
@@ -583,6 +584,24 @@ def test_a_repeated_delete_of_row_zero_is_no_other_index(tmp_path: Path, identit
         assert "done" == shops.run()[0]
         [compared] = shops.compared(shops.lake.decoded() - 1).values()
         assert [] == compared.proof.unsent
+
+
+def test_whether_a_table_was_loaded_is_read_in_the_books(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows of a load may be gone from the changes, and then all of them were looked at after each batch."""
+    shops = begin(shop(tmp_path), "loaded")
+    assert "done" == shops.run()[0]
+    asked, ask = list[str](), Lake.ask
+
+    def heard(lake: Lake, query: str) -> list[dict[str, Any]]:
+        asked.append(query)
+        return ask(lake, query)
+
+    update(shops, 2, "a", "b", 30).run()
+    monkeypatch.setattr(Lake, "ask", heard)
+    assert [(("2",), False)] == [(each.texts, each.certain) for each in proof(shops, 2).unsent]
+    assert not [query for query in asked if "{changes" in query and query.endswith("LIMIT 1")]
 
 
 @pytest.mark.parametrize("dialect", ["maxwell", "debezium"])
