@@ -44,6 +44,7 @@ class Excuse(StrEnum):
     REPEATED = "the same change came before"
     LOADED = "the row was loaded, and the load may have read it after this change"
     EPOCH = "the source's positions started again between the two"
+    LEFT_OUT = "a load that ran beside the changes may not have read the row"
     MOVED = "another message of the same place has taken the row away"
 
 
@@ -211,7 +212,7 @@ class Chain:
         """
         if self._empty is None or self._empty.epoch != event.order.epoch:
             return Excuse.EPOCH
-        return Excuse.LOADED if self.loads and not event.order.sequence else None
+        return Excuse.LEFT_OUT if self.loads and not event.order.sequence else None
 
     def _differences(self, change: Change, key: Key, row: Row | None) -> Iterator[Mismatch]:
         if row is None:

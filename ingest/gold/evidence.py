@@ -99,6 +99,12 @@ def lanes(lake: Tables, mirror: Mirror) -> list[LaneId]:
     return sorted((lane for lane in named if mirror.table in mirrors.names(lake.pipeline, lane[1])), key=str)
 
 
+def was_loaded(lake: Tables, lane: LaneId) -> bool:
+    """True if rows of a full load of a source table have come."""
+    asked = f"SELECT 1 AS n FROM {{books}} WHERE {duck.of_lane(*lane)} AND reads > 0 LIMIT 1"
+    return bool(lake.ask(asked))
+
+
 def key_in(
     lake: Tables, mirror: Mirror, texts: Sequence[str], other: Mirror, lane: LaneId
 ) -> tuple[str, ...] | None:

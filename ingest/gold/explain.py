@@ -18,7 +18,7 @@ from ingest.config.masks import Masks
 from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table, place_in_history
 from ingest.gold import evidence
 from ingest.gold.completed import folded
-from ingest.images_before import WHOLE, Chain, ImagesBefore, Link, in_words
+from ingest.images_before import NEVER_CAME, WHOLE, Chain, Excuse, ImagesBefore, Link, in_words
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.conditions import ConditionError, met_by_row, value_by_row
 from ingest.lake.mirrors import Mirror
@@ -140,7 +140,13 @@ def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
         now = [happening for happening in happened if happening.batch <= applied]
         bytes_of = raw(lake, [happening.record for happening in happened], lane[1])
         more, live = tell(
-            mirror, key, now, bytes_of, before, lake.pipeline.images_before(lane[0])
+            mirror,
+            key,
+            now,
+            bytes_of,
+            before,
+            lake.pipeline.images_before(lane[0]),
+            loads=evidence.was_loaded(lake, lane),
         )  # positions of two lanes cannot be compared
         events, row = events + more, row or live
         waiting, before = waiting + len(happened) - len(now), before + len(now)
@@ -236,14 +242,16 @@ def tell(
     raw: Mapping[tuple[Any, ...], Raw],
     before: int = 0,
     images: ImagesBefore = WHOLE,
+    *,
+    loads: bool = False,
 ) -> tuple[tuple[StoryEvent, ...], Row | None]:
     """One lane's events in the order of history, numbered after those ``before``, and the row after the last one.
 
-    ``images`` says how the lane's dialect writes images before.
+    ``images`` says how the lane's dialect writes images before, ``loads`` whether the table was loaded, maybe beside the changes.
     """
     ordered = sorted(happened, key=lambda told: (*place_in_history(told.event), told.batch))
     table = Table(mirror.keys, mirror.key_types, soft=mirror.soft)
-    chain = Chain(table, mirror.logical_types, images)
+    chain = Chain(table, mirror.logical_types, images, loads)
     done: dict[int, list[Step]] = {}
     links: dict[int, Link | None] = {}
     for event, effects, link in chain.steps([happening.event for happening in ordered]):
@@ -271,6 +279,8 @@ def _broken(link: Link | None, key: Key) -> str:
     """That a change does not find the row that it describes; empty if it does, or if it is another key's."""
     if link is None or link.key != key or not link.differences:
         return ""
+    if link.differences == (NEVER_CAME,) and link.excuse is Excuse.EPOCH:
+        return ""  # the table may have had rows before its first message
     why = (
         f" ({link.excuse})"
         if link.excuse

@@ -10,6 +10,7 @@ import pytest
 
 from ingest.change import TableId
 from ingest.config.model import MadeColumn, TableRule
+from ingest.gold.explain import explain
 from ingest.lake import decisions, duck
 from ingest.lake.barriers import Barrier, Barriers
 from ingest.lake.decisions import ERASE, ERASE_SECRET, Decision
@@ -645,3 +646,7 @@ def test_a_delete_beside_a_load_is_of_a_row_that_the_load_has_not_read(tmp_path:
     assert (dialect == "canal") == ([] == proof(shops, 0).unsent), (
         "positions say that the delete came after the CREATE"
     )
+    remarks = [remark for event in explain(shops.lake, ITEM, ["2"]).events for remark in event.remarks]
+    assert ["a load that ran" if dialect == "canal" else "a message before it was lost"] == [
+        words for words in ("a load that ran", "a message before it was lost") if words in str(remarks)
+    ]
