@@ -88,7 +88,7 @@ class Effect:
 
     ``to`` is the new column name, or the new table's identity.  For ``create_table``, ``columns`` and
     ``keys`` are the definition; ``note`` says ``like``, ``as-select``, ``partition-of`` or
-    ``if-not-exists``.  For ``truncate_partition``, ``note`` is the clause, and ``to`` the table
+    ``if-not-exists``; ``filled`` is True of one that is created IF NOT EXISTS, and as SELECT.  For ``truncate_partition``, ``note`` is the clause, and ``to`` the table
     whose rows it brings, if it names one.  For ``add_primary_key``, ``keys`` are its columns in their order; there are
     none where an index gives them (``note`` says ``using-index``).
     For ``add_foreign_key``, ``note`` is what MySQL does to rows by it, which its binary log does not contain; ``keys`` are
@@ -129,6 +129,12 @@ class Effect:
     made_of: tuple[str, ...] = ()
     only: bool = False
     cascade: bool = False
+    filled: bool = False
+
+    @property
+    def brings_rows(self) -> bool:
+        """True of a table that is created with rows, or columns, that its statement does not name."""
+        return self.action == "create_table" and (self.filled or self.note == "as-select")
 
     @property
     def name(self) -> str:

@@ -231,11 +231,16 @@ def _table_body(cursor: Cursor, scope: Scope, table: TableId, note: str | None) 
         return of_other
     made, keys = _elements(inside, scope)
     if _has_unnamed_columns(inside, options, scope):
-        note = note or "as-select"
+        created = _filled(created)
     elif any(column.type is None for column in made):
         raise Unread("a column of the new table has no type")
     charset = columns.charset_of_table(options) if scope.dialect == "mysql" else None
-    return replace(created, columns=tuple(made), keys=keys, note=note, charset=charset)
+    return replace(created, columns=tuple(made), keys=keys, charset=charset)
+
+
+def _filled(created: Effect) -> Effect:
+    """The new table with rows, or columns, that the statement does not name."""
+    return replace(created, note=created.note or "as-select", filled=created.note is not None)
 
 
 def _body_of_other(body: Cursor, scope: Scope, created: Effect, *, in_brackets: bool) -> Effect | None:
@@ -247,7 +252,7 @@ def _body_of_other(body: Cursor, scope: Scope, created: Effect, *, in_brackets: 
         is_copy = scope.dialect == "mysql" or (body.accept("INCLUDING", "ALL") and body.done)
         return replace(created, note=created.note or "like", to=other if is_copy else None)
     if not in_brackets or body.word() in ("SELECT", "WITH"):
-        return replace(created, note=created.note or "as-select")
+        return _filled(created)
     return None
 
 

@@ -143,7 +143,7 @@ class _Walk:
             self.charset = UNSAID
             self.columns = {name: _Column(column.type) for name, column in self.columns.items()}
             self._declare(effect)
-            is_bare = effect.action == "create_table" and effect.note not in ("as-select", DOUBTED)
+            is_bare = effect.action == "create_table" and not effect.brings_rows and effect.note != DOUBTED
             yield SchemaStep(order, "new_incarnation", filled=not is_bare)
             return
         match effect.action:

@@ -430,7 +430,12 @@ class _Made:
     def _is_empty(self, table: TableId, statement: Statement) -> bool:
         """True if a table has been created, as no partition, and has sent no row since, up to a statement."""
         done: Sequence[Effect] = self.effects.get(table, ())
-        if table not in self.created or table in self.unread or done[0].note in ("as-select", "partition-of"):
+        if (
+            table not in self.created
+            or table in self.unread
+            or done[0].brings_rows
+            or done[0].note == "partition-of"
+        ):
             return False
         if any(effect.action in _BRING_ROWS for effect in done):
             return False
@@ -586,7 +591,7 @@ _BRING_ROWS = ("truncate_partition", "unread", "rename_table", "swap_table")  # 
 
 def _is_created(done: Sequence[Effect]) -> bool:
     """True if the statements on a table begin with its creation, without rows."""
-    return bool(done) and done[0].action == "create_table" and done[0].note != "as-select"
+    return bool(done) and done[0].action == "create_table" and not done[0].brings_rows
 
 
 def _takes(sent: Mapping[str, SentColumn], old: str, name: str, order: str) -> bool:

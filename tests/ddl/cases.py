@@ -51,7 +51,7 @@ def _effect(effect: Effect) -> str:
     words += [f"({column.name}: {' '.join(_members(column))})" for column in effect.columns]
     if effect.keys:
         words.append("keys=" + ",".join(effect.keys))
-    words += [name for name in ("only", "cascade") if getattr(effect, name)]
+    words += [name for name in ("only", "cascade", "filled") if getattr(effect, name)]
     return " ".join(words)
 
 

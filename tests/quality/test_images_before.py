@@ -486,10 +486,23 @@ def test_what_a_late_message_brings_was_sent(tmp_path: Path) -> None:
     assert [] == never_sent(say(shops, "UPDATE", {"id": "2", "text": "a"}, {"id": "1"}, 20))
 
 
-def test_rows_that_a_statement_brings_without_messages_are_no_lost_ones(tmp_path: Path) -> None:
-    """CREATE AS SELECT fills a table, and its rows are in no message."""
-    shops = insert(shop(tmp_path).ddl("CREATE TABLE item AS SELECT * FROM other", at=5), 1, "a", 10)
-    assert [] == proof(update(shops, 2, "a", "b", 30), 0).unsent
+@pytest.mark.parametrize(
+    ("statement", "unsent"),
+    [
+        ("CREATE TABLE item AS SELECT * FROM other", 0),
+        ("CREATE TABLE IF NOT EXISTS item AS SELECT * FROM other", 0),
+        (CREATE.replace("TABLE", "TABLE IF NOT EXISTS") + " SELECT * FROM other", 0),
+        (CREATE.replace("TABLE", "TABLE IF NOT EXISTS"), 1),
+        ("CREATE TABLE IF NOT EXISTS item LIKE other", 1),
+    ],
+)
+def test_rows_that_a_statement_brings_without_messages_are_no_lost_ones(
+    tmp_path: Path, statement: str, unsent: int
+) -> None:
+    """CREATE AS SELECT fills a table, and its rows are in no message; IF NOT EXISTS makes it after a DROP alone."""
+    shops = shop(tmp_path).ddl("DROP TABLE item", at=4).ddl(statement, at=5)
+    found = proof(update(insert(shops, 1, "a", 10), 2, "a", "b", 30), 0)
+    assert unsent == len(found.unsent)
 
 
 @pytest.mark.parametrize("kind", ["UPDATE", "DELETE"])
