@@ -16,7 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from ingest import types
-from ingest.change import Change, Image, Op, TableId
+from ingest.change import Change, Hints, Image, Op, Options, TableId
 from ingest.ddl import UNPLACED, TableStructure
 from ingest.decoding import documents, json_values
 from ingest.decoding.rows import emptied
@@ -27,35 +27,55 @@ from ingest.values.remembered import remembered
 CLOCKS = frozenset({"ts_ms", "ts_us", "ts_ns"})
 
 
-def of_cloud_event(raw: bytes) -> bytes:
-    """The event that Debezium's converter for CloudEvents took apart; any other message as it is.
+def unwrapped(raw: bytes, hints: Hints, topic: str) -> json_values.ConverterMessage:
+    """A message in its parts; of a CloudEvent the event, which Debezium's converter has taken apart.
 
     The converter leaves the images in ``data``, with the schema if it is set so, and makes the operation and each member of
     the source and of the transaction an attribute: ``ts_ms`` is ``iodebeziumtsms``, the transaction's ``id`` is
     ``iodebeziumtxid`` and the source's ``txId`` stays ``iodebeziumtxId`` (documentation, "CloudEvents"). ``data`` of a row that
-    was flattened before is the row.
+    was flattened before is the row: the attributes are its metadata then, and its table's name only where ``options.table``
+    gives the topic none, as that of its deletes by a null value.
     """
     if _OPERATION not in raw:
-        return raw
+        return json_values.unwrapped(raw)
     attributes = members(raw)
-    data, op = attributes.get("data"), attributes.get(documents.DESCRIBED)
-    if op is None or data is None or "specversion" not in attributes:
-        return raw
-    if bytes(data)[:1] != b"{":
+    if not attributes.keys() >= {"data", "specversion", documents.DESCRIBED}:
+        return json_values.unwrapped(raw)
+    data = bytes(attributes["data"])
+    if data[:1] != b"{":
         raise Undecodable(
             "unsupported-source",
             "a CloudEvent whose data are not JSON: set value.converter.data.serializer.type=json at the source",
         )
-    content = members(data)
-    is_wrapped = "payload" in content and content.keys() <= {"schema", "payload"}
-    images = members(content["payload"]) if is_wrapped else content
-    if "op" in images:  # nothing was taken out
-        return bytes(data)
-    if images.keys().isdisjoint(("before", "after")):
-        images = {"before" if bytes(op) == b'"d"' else "after": content.get("payload", data)}
-    source = {name: attributes[key] for name, key in _ATTRIBUTES.items() if key in attributes}
-    event = {**images, "op": op, "source": source, "transaction": {"id": attributes.get(_TRANSACTION)}}
-    return msgspec.json.encode({"schema": content.get("schema"), "payload": event})
+    content = json_values.unwrapped(data)
+    row, are_flat = content.payload, are_all_flat(hints.options)
+    if row is None or (not are_flat and kind_of(row) == "row"):  # nothing was taken out
+        return content
+    source = json_values.object_of(
+        msgspec.json.encode({name: attributes[key] for name, key in _ATTRIBUTES.items() if key in attributes})
+    )
+    op, transaction = source.pop("op"), source.pop("transaction", None)
+    if not are_flat and (op in _NEVER_FLAT or _are_images(row)):
+        event = {**row, "op": op, "source": source, "transaction": {"id": transaction}}
+    else:
+        known = _TABLE if hints.table_of(topic) else ()
+        said = {f"__source_{name}": text for name, text in source.items() if name not in known}
+        event = {**said, "__op": op, **row}
+    return json_values.ConverterMessage(content.schema, event)
+
+
+def are_all_flat(options: Options) -> bool:
+    """True if the options say that all messages are flattened rows."""
+    return options.extra.get("rows") == "flat"
+
+
+def _are_images(row: Mapping[str, Any]) -> bool:
+    """True for images alone; a table may have no other columns than those of their names, and their cells are no records."""
+    return all(
+        name in ("before", "after")
+        and (value is None or isinstance(value, dict) or (isinstance(value, str) and value.startswith("{")))
+        for name, value in row.items()  # a text is a document of MongoDB
+    )
 
 
 def kind_of(event: Mapping[str, Any]) -> str:
@@ -90,9 +110,15 @@ _SOURCE_FIELDS = frozenset(
 )
 _PREFIX = documents.DESCRIBED.removesuffix("op")
 _OPERATION = f'"{documents.DESCRIBED}"'.encode()
-_TRANSACTION = f"{_PREFIX}txid"
-_ATTRIBUTES = {name: _PREFIX + name.replace("_", "") for name in _SOURCE_FIELDS}
-"""By member of the source the attribute that has it: a name without the characters that CloudEvents does not allow."""
+_ATTRIBUTES = {
+    **{name: _PREFIX + name.replace("_", "") for name in _SOURCE_FIELDS},
+    "op": documents.DESCRIBED,
+    "transaction": f"{_PREFIX}txid",
+}
+"""By member of the source, and of the event, the attribute that has it: a name without the characters that CloudEvents does
+not allow."""
+_TABLE = frozenset({"db", "schema", "table", "keyspace"})
+_NEVER_FLAT = ("t", "m")  # flattening drops TRUNCATE and messages
 _FLAT_METADATA = frozenset(
     [f"__{name}" for name in ("deleted", "op", "ts_ms", "ts_us", "ts_ns", *_SOURCE_FIELDS)]
     + [f"__source_{name}" for name in _SOURCE_FIELDS]

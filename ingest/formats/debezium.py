@@ -23,7 +23,7 @@ Documents: Debezium's connector pages (``documentation/modules/ROOT/pages/connec
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -115,7 +115,8 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message; a DDL message may name several tables and gives one for each."""
     if message.value is None:
         return [no_value(message, json_key(message.key, hints), hints)]
-    document, note = json_values.repaired(message.value, _unwrapped)
+    unwrapped = partial(debezium_events.unwrapped, hints=hints, topic=message.topic)
+    document, note = json_values.repaired(message.value, unwrapped)
     payload = document.payload
     if payload is None:
         return [no_value(message, json_key(message.key, hints), hints)]
@@ -127,13 +128,9 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     return debezium_events.control(kind, payload)
 
 
-def _unwrapped(raw: bytes) -> json_values.ConverterMessage:
-    return json_values.unwrapped(debezium_events.of_cloud_event(raw))
-
-
 def kind_of(members: Mapping[str, Any], hints: Hints) -> str:
     """What a message is, as `debezium_events.kind_of` says, unless the options say that all are flattened rows."""
-    return "flat" if hints.options.extra.get("rows") == "flat" else debezium_events.kind_of(members)
+    return "flat" if debezium_events.are_all_flat(hints.options) else debezium_events.kind_of(members)
 
 
 Images = tuple[Image | None, Image | None]
@@ -444,7 +441,7 @@ JSON = Encoding(
 
 def recognise(sample: bytes) -> str | None:
     """Evidence in one message; a flattened row shows none unless it carries ``__`` members."""
-    document = json_values.peeked(sample, _unwrapped)
+    document = json_values.peeked(sample, partial(debezium_events.unwrapped, hints=Hints(), topic=""))
     if document is None or not (payload := document.payload):
         return None
     kind = debezium_events.kind_of(payload)
