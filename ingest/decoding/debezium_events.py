@@ -42,6 +42,8 @@ def unwrapped(raw: bytes, hints: Hints, topic: str) -> json_values.ConverterMess
     if not attributes.keys() >= {"data", "specversion", documents.DESCRIBED}:
         return json_values.unwrapped(raw)
     data = bytes(attributes["data"])
+    if data == b"null":
+        return json_values.ConverterMessage(b"", None)
     if data[:1] != b"{":
         raise Undecodable(
             "unsupported-source",

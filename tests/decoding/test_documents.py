@@ -183,6 +183,15 @@ def test_the_table_of_the_options_is_that_of_a_flattened_row_and_its_delete() ->
     assert TableId("shop", None, "journeys") == flattened("u", {"id": 2}, **options).table
 
 
+@pytest.mark.parametrize("data", [None, {"schema": None, "payload": None}])
+def test_a_cloud_event_without_data_is_what_a_null_value_is(data: object) -> None:
+    """It was refused by a setting that changes nothing here, or by the decoder's words."""
+    assert ("control", "tombstone") == (flattened("d", data).op, flattened("d", data).note)
+    options = {"table": (("trips", OF_TRIPS),)}
+    change = flattened("d", data, **options)
+    assert ("delete", OF_TRIPS, {"id": "2"}) == (change.op, change.table, change.before)
+
+
 def test_a_cloud_event_of_avro_is_refused_by_its_setting() -> None:
     """Nothing but the converter's setting makes it readable, so the reject names it."""
     event = json.dumps(ATTRIBUTES | {"iodebeziumop": "r", "data": "AAAAAAEAAgICAg=="})
