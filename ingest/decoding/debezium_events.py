@@ -81,10 +81,11 @@ def _are_images(row: Mapping[str, Any]) -> bool:
 
 
 def kind_of(event: Mapping[str, Any]) -> str:
-    """``row``, ``ddl``, ``history``, ``transaction``, ``heartbeat`` or ``flat``, by a message's members.
+    """``row``, ``ddl``, ``transaction``, ``heartbeat``, ``flat``, or one of `NOT_FOR_READERS`, by a message's members.
 
     A flattened row may have columns of the same names, so an event's own members count: an image or a source is a
-    record, and a mark of a transaction has no other members than those of marks, its clock or its tables among them.
+    record, and a mark of a transaction has no other members than those of marks, its clock or its tables among them. So has
+    a notification, whose data are no text; the data of a signal are a record that names tables.
     """
     names = event.keys()
     if "op" in event and (("before" in event and "after" in event) or _has_record(event)):
@@ -95,6 +96,10 @@ def kind_of(event: Mapping[str, Any]) -> str:
         return "transaction"
     if names and CLOCKS.issuperset(names):
         return "heartbeat"
+    if _NOTIFICATION - {"id"} <= names <= _NOTIFICATION and isinstance(event["additional_data"], dict | None):
+        return "notification"
+    if names == {"type", "data"} and isinstance(event["data"], dict) and "data-collections" in event["data"]:
+        return "signal"
     return "flat"
 
 
@@ -103,6 +108,12 @@ def _has_record(event: Mapping[str, Any]) -> bool:
     return isinstance(source, dict) or isinstance(before, dict) or isinstance(after, dict)
 
 
+NOT_FOR_READERS = {  # the statements of a history are of all tables, and those of a snapshot have no place among the rows
+    "history": "a statement of the connector's own history, not one for readers",
+    "notification": "a notification of the connector's, which is about no row",
+    "signal": "a signal to the connector, which is about no row",
+}
+_NOTIFICATION = frozenset({"id", "aggregate_type", "type", "additional_data", "timestamp"})
 _OF_MARKS_ALONE = frozenset({"ts_ms", "data_collections"})
 _MARK = frozenset({"status", "id", "event_count"}) | _OF_MARKS_ALONE
 _SOURCE_FIELDS = frozenset(
@@ -267,10 +278,8 @@ def control(kind: str, event: Mapping[str, Any]) -> list[Change]:
     """The changes of a message that is not a row, from its JSON values; ``kind`` as `kind_of` says."""
     if kind == "ddl":
         return _schema_change(event)
-    if kind == "history":  # of all tables, and those of a snapshot have no place among the rows
-        raise Undecodable(
-            "not-this-format", "a statement of the connector's own history, not one for readers"
-        )
+    if kind in NOT_FOR_READERS:
+        raise Undecodable("not-this-format", NOT_FOR_READERS[kind])
     if kind == "heartbeat":
         return [Change(op=Op.HEARTBEAT)]
     texts = json_values.texts(event)

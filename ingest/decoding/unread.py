@@ -198,11 +198,17 @@ def named(value: bytes, *, framed: bool = True) -> UnreadKind | None:
 
 
 def _has_outermost(value: bytes, names: frozenset[str]) -> bool:
-    """True if an object has all of these members, and is not a row of a flattened topic, whose columns may be called so."""
+    """True if an object has all of these members, and is not a row of a flattened topic, whose columns may be called so.
+
+    A converter of Kafka Connect's may have put the object beside its schema.
+    """
     if not names:
         return True
     if any(f'"{name}"'.encode() not in value for name in names):  # so few large messages are parsed
         return False
-    outermost = values.peeked(value).keys()
+    document = values.peeked(value)
+    if document.keys() == {"schema", "payload"}:
+        document = values.peeked(bytes(document["payload"]))
+    outermost = document.keys()
     is_flattened = any(name.startswith("__") for name in outermost)  # as `__op` and `__deleted` of Debezium
     return outermost >= names and not is_flattened

@@ -456,4 +456,4 @@ def recognise(sample: bytes) -> str | None:
     if kind == "flat":
         marks = [name for name in ("__deleted", "__op") if name in payload]
         return f"a flat row with {marks[0]}" if marks else None
-    return None if kind == "history" else f"the members of a Debezium {kind} message"
+    return None if kind in debezium_events.NOT_FOR_READERS else f"the members of a Debezium {kind} message"

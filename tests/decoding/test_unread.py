@@ -9,13 +9,14 @@ import pytest
 
 import ingest
 from ingest import config, formats
-from ingest.change import Hints, Message
+from ingest.change import Hints, Message, Options, TableId
 from ingest.decoding import unread
 from ingest.errors import Undecodable
 from ingest.operate import detection
 from tests.formats import golden
 from tests.formats.one_history.history import history
 from tests.formats.one_history.test_one_history import DIALECTS
+from tests.operate.test_detect_corpus import OF_OTHER_PRODUCTS
 
 TENCENT_AVRO = b"\xa4\x13\x02\x00\x20mysql-bin.000004\x0c2196@4\x0c1900@4\x80\x9b\xb2\xe6\x0c" + b"\x01" * 9
 """As "Avro Demo Description" (571/93253) describes its first members; the schema itself is not published."""
@@ -60,6 +61,46 @@ def test_a_message_of_a_kind_that_is_not_read_is_refused_by_its_name(name, value
     assert refused.value.code == "unread-format"
     assert words in refused.value.detail
     assert words in detection.in_words(detection.judge("m", "lines", [value], None))
+
+
+OF_DEBEZIUM = ["Debezium, a notification", "Debezium, a signal", "Debezium's own history"]
+
+
+@pytest.mark.parametrize("name", OF_DEBEZIUM)
+@pytest.mark.parametrize("is_wrapped", [False, True])
+@pytest.mark.parametrize("options", [Options(), Options(table=(("*", TableId("depot", None, "trips")),))])
+def test_what_debezium_writes_for_itself_is_no_row(name, is_wrapped, options):
+    """In the converter's default form the refusal was `no-table`; with the table that it advised it became a row."""
+    sent = OF_OTHER_PRODUCTS[name]
+    value = json.dumps({"schema": {"type": "struct"}, "payload": sent} if is_wrapped else sent).encode()
+    with pytest.raises(Undecodable) as refused:
+        list(formats.reader("debezium")(Message(value), Hints(options)))
+    assert "unread-format" == refused.value.code
+    assert "leave its topic out" in refused.value.detail
+    assert formats.load("debezium").recognise(value) is None
+    assert "leave its topic out" in detection.in_words(detection.judge("m", "lines", [value], None))
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"id": 1, "aggregate_type": "trip", "type": "MADE", "additional_data": "{}", "timestamp": 1},
+        {
+            "id": 1,
+            "aggregate_type": "trip",
+            "type": "MADE",
+            "additional_data": None,
+            "timestamp": 1,
+            "fare": 2,
+        },
+        {"type": "execute-snapshot", "data": '{"data-collections": ["depot.trips"]}'},
+    ],
+)
+def test_a_row_with_columns_as_debezium_names_its_own_is_a_row(row):
+    """A table may be called so, and a column of JSON is a text; the table of signals is captured like any other."""
+    hints = Hints(Options(table=(("*", TableId("depot", None, "trips")),)))
+    [change] = formats.reader("debezium")(Message(json.dumps(row).encode()), hints)
+    assert row.keys() == (change.after or {}).keys()
 
 
 @pytest.mark.parametrize("name", [name for name in formats.names() if formats.load(name).ABOUT.binary])
