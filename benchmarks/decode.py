@@ -65,10 +65,10 @@ def main() -> None:
     parser.add_argument("--no-spark", action="store_true", help="without Spark")
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name} too")
     options = parser.parse_args()
+    if options.write and options.no_spark:
+        parser.error(f"--write wants Spark: {RESULTS.name} would lose its figures")
     begun = machine()
     figures = measure(options.only, options.count, spark=not options.no_spark)
-    if options.no_spark:
-        begun += " This run was without Spark."
     print(text := f"{begun}\n\n{table(figures, options.count)}")
     if options.write:
         about = (__doc__ or "").partition("\n")[2].strip()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import figures
+from benchmarks import decode, figures
 from benchmarks.contest import bench
 from benchmarks.contest.variants import Done
 
@@ -92,3 +92,13 @@ def test_pages_quote_only_a_whole_run_of_the_full_form(
     monkeypatch.setattr(figures, "write", lambda: written.append(True))
     assert 0 == bench.main()
     assert writes == bool(written)
+
+
+def test_a_run_without_spark_keeps_the_figures_of_spark(monkeypatch, capsys):
+    """It wrote a table whose columns of Spark were empty over the one that had them."""
+    monkeypatch.setattr(decode, "measure", lambda *_, **__: [])
+    monkeypatch.setattr("sys.argv", ["decode", "--no-spark", "--write"])
+    monkeypatch.setattr(decode, "RESULTS", Path("no such folder", "results-decode.md"))
+    with pytest.raises(SystemExit):
+        decode.main()
+    assert "would lose its figures" in capsys.readouterr().err
