@@ -209,7 +209,7 @@ class Removal:
         named = ("run", "batch", "mirror", "check", "column", "observed", "failing", "detail")
         columns = ", ".join(map(duck.name, named))
         rows = []
-        for row in self.lake.ask(
+        for row in self.lake.recorded(
             f"SELECT DISTINCT {columns} FROM {{checks}} WHERE mirror = {duck.text(erasure.mirror)} OR mirror IS NULL"
         ):
             failing, detail = _without(row["failing"], quotes), _shown(row["detail"], quotes)
@@ -227,7 +227,7 @@ class Removal:
         quotes = traces.quoting(erasure)
         rows = [
             (row["run"], row["subject"], row["message"], row["command"])
-            for row in self.lake.ask(
+            for row in self.lake.recorded(
                 "SELECT DISTINCT run, subject, message, command FROM {runs} "
                 "WHERE message IS NOT NULL OR command IS NOT NULL"
             )

@@ -124,11 +124,11 @@ class Lake(Tables):
         except Py4JJavaError:
             return []
 
-    def ask(self, query: str) -> list[Row]:
-        """As `Tables.ask`; in a store that only Hadoop reaches, by Spark."""
+    def recorded(self, query: str) -> list[Row]:
+        """As `Tables.recorded`; in a store that only Hadoop reaches, by Spark."""
         if self.is_local:
             with suppress(UnreadableError):
-                return super(Lake, self).ask(query)
+                return super(Lake, self).recorded(query)
         return [row.asDict(recursive=True) for row in self.frame(query).collect()]
 
     def far_rows(self, query: str) -> pa.Table | None:

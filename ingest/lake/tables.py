@@ -134,12 +134,10 @@ class Tables:
         """The rows of a query in DuckDB's SQL, in which ``{books}`` is that product table as it is now.
 
         ``{bronze.message}`` is one kind of a table's rows. Columns missing from a table of an older version are NULL; a
-        table that does not exist has no rows. Times are returned in UTC without a zone. Commands that runs and checks have
-        recorded name the pipeline file as it is called now.
+        table that does not exist has no rows. Times are returned in UTC without a zone. Commands in the sentences of runs
+        and checks name the pipeline file as it is called now; `recorded` has them as they are.
         """
-        small = small_tables.of_database(duck.connection())
-        with small.asked() as question:
-            rows = self._rows(self._filled(query, question), small.base)
+        rows = self.recorded(query)
         if "{runs}" not in query and "{checks}" not in query:
             return rows
         file = self.pipeline.file
@@ -147,6 +145,12 @@ class Tables:
             {name: pointed(cell, file) if isinstance(cell, str) else cell for name, cell in row.items()}
             for row in rows
         ]
+
+    def recorded(self, query: str) -> list[Row]:
+        """The rows of a query as in `ask`, with their texts as they were written: whatever finds rows by them needs these."""
+        small = small_tables.of_database(duck.connection())
+        with small.asked() as question:
+            return self._rows(self._filled(query, question), small.base)
 
     def sql(self, query: str) -> str:
         """A query of `ask` with its tables filled in, for another connection of DuckDB."""

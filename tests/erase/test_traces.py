@@ -105,6 +105,7 @@ def test_no_byte_of_a_row_is_left_in_what_was_written_about_it(spark: Any, tmp_p
     run(spark, load(made.file))
     before = {table for table, _ in made.left()}
     assert {"bronze", "changes", "mirrors", "checks", "runs", "snapshots"} <= before
+    made.file = made.file.rename(tmp_path / "moved.yaml")  # what was recorded names the file as it was called
     done = made.type("shop.pay", "--where", "id <> 'k2'", "--reason", "asked", "--now", "--output", "json")
     assert 0 == done.exit_code, done.output
     assert set() == made.left()
