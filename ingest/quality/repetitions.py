@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ingest.departures import NO_TRANSACTION
 from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.json_cells import list_in
@@ -171,17 +172,23 @@ def _late(lane: OrderedLane) -> list[str]:
     clock, and in a file that is before that one's by its name.
 
     A statement that waits for a row has an older time than the one that it waits for, so a clock proves nothing by itself,
-    unless it is that of the messages.
+    unless it is that of the messages, which it is of those without a transaction.
     """
     is_clocked = _clocks_messages(lane)
     if not is_clocked and not _by_name(lane):
         return []
+    alike = (
+        f"""AND coalesce(o."transaction", '') IN {NO_TRANSACTION}
+        AND coalesce(n.last."transaction", '') IN {NO_TRANSACTION}"""
+        if is_clocked
+        else ""
+    )
     rows = lane.lake.ask(
         f"""WITH {_keyed(lane)},
-        news AS (SELECT k, max(struct_pack(order_key, event_time, topic)) AS last
+        news AS (SELECT k, max(struct_pack(order_key, event_time, topic, "transaction")) AS last
             FROM keyed WHERE batch > {lane.since} GROUP BY k)
         SELECT k, n.last.topic AS late, list(DISTINCT o.topic) AS others FROM news AS n JOIN keyed AS o USING (k)
-        WHERE o.order_key < n.last.order_key AND o.event_time > n.last.event_time AND o.topic <> n.last.topic GROUP BY ALL"""
+        WHERE o.order_key < n.last.order_key AND o.event_time > n.last.event_time AND o.topic <> n.last.topic {alike} GROUP BY ALL"""
     )
     return _keys(lane, rows) if is_clocked else _from_late_files(lane, rows)
 
@@ -246,14 +253,14 @@ def _keyed(lane: OrderedLane, batches: str = "true") -> str:
     """SQL: ``keyed``, the changes of each key and what they say, also those by which a row leaves it; ``there`` if it has a
     row then, ``partly`` if that may have columns of the row before.
     """
-    return f"""c AS (SELECT batch, order_key, event_time, topic, op <> 'delete' AS there, json_keys(after) AS names,
+    return f"""c AS (SELECT batch, order_key, event_time, topic, "transaction", op <> 'delete' AS there, json_keys(after) AS names,
             concat_ws('\n', op, before, after) AS said,
             op = 'update' AND partial AS partly,
             [{lane.cells("before", "after")}] AS left_key, [{lane.cells("after", "before")}] AS new_key
             FROM {{changes.change}} WHERE op <> 'truncate' AND {batches} AND {lane.where}),
-        keyed AS (SELECT batch, order_key, event_time, topic, there, names, said, partly, new_key AS k
+        keyed AS (SELECT batch, order_key, event_time, topic, "transaction", there, names, said, partly, new_key AS k
             FROM c
-            UNION ALL SELECT batch, order_key, event_time, topic, false AS there, names, said,
+            UNION ALL SELECT batch, order_key, event_time, topic, "transaction", false AS there, names, said,
             partly, left_key AS k
             FROM c WHERE left_key <> new_key)"""
 

@@ -444,3 +444,23 @@ def test_a_file_that_comes_late_is_reported_by_the_clock_of_its_messages(
         shops.number = name if number == 3 else number * 10
         assert ("done", "") == shops.run()
     assert count == said(shops, "rows_set_back", 2) == said(shops, "rows_set_back", 0)
+
+
+@pytest.mark.parametrize(("named", "count"), [("t1", 0), ("0", 1)])
+def test_the_time_of_a_load_s_message_is_not_compared_with_that_of_a_commit(
+    tmp_path: Path, named: str, count: int
+) -> None:
+    """AWS DMS writes a change that was made while the load ran after it, with the time of its commit if the task names these:
+    each of them was called set back, and is right.
+    """
+    columns = {"id": "int64", "text": "string"}
+    shops = Shops(tmp_path, TableRule(match="shop_1.item", keys=("id",), columns=columns), dialect="dms")
+    committed = {"transaction-id": named, "commit-timestamp": "2024-06-10T06:14:03Z"}
+    for kind, key, at, more in (("load", 1, "05", {}), ("load", 2, "06", {}), ("update", 1, "20", committed)):
+        meta = {"record-type": "data", "schema-name": "shop_1", "table-name": "item", "operation": kind}
+        meta |= {"timestamp": f"2024-06-10T06:14:{at}Z", **more}
+        shops.lines.append(json.dumps({"metadata": meta, "data": {"id": key, "text": kind}}))
+        if key == 2 or kind == "update":
+            shops.number += 10
+            assert ("done", "") == shops.run()
+    assert count == said(shops, "rows_set_back", 1) == said(shops, "rows_set_back", 0)
