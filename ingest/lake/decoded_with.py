@@ -44,14 +44,28 @@ class Outdated:
     """
 
     source: str
-    first: int
-    last: int
     by_table: Mapping[
         TableId, tuple[str, ...]
     ]  # "timezone was UTC and is Asia/Shanghai", "keys: of shop.orders"
-    command: str  # that decodes them again
+    seen: Mapping[TableId, tuple[int, int]]  # the first and the last batch with messages of each of them
+    typed: Callable[[int], str]  # the command that decodes the batches from one on again
     since: dt.datetime | None = None  # when the settings became others, in UTC without a zone
     left_out: TableId | None = None
+
+    @property
+    def first(self) -> int:
+        """The first batch of its tables."""
+        return min(self.seen[table][0] for table in self.by_table)
+
+    @property
+    def last(self) -> int:
+        """The last one."""
+        return max(self.seen[table][1] for table in self.by_table)
+
+    @property
+    def command(self) -> str:
+        """The command that decodes them again."""
+        return self.typed(self.first)
 
     @property
     def differences(self) -> tuple[str, ...]:
@@ -169,17 +183,16 @@ def _of_span(
     since: dt.datetime | None,
 ) -> Iterator[Outdated]:
     """The outdated batches of those that were decoded with the same settings, up to ``since``."""
-    seen, by_table = list[int](), dict[TableId, tuple[str, ...]]()
+    by_table = dict[TableId, tuple[str, ...]]()
     for table, batches in decoded.items():
         if batches.left_out and not pipeline.rule(table).exclude:
-            first, last = batches.left_out
             words = {table: (_rule_word("exclude", table),)}
-            yield Outdated(source, first, last, words, typed(first), since, table)
+            yield Outdated(source, words, {table: batches.left_out}, typed, since, table)
         elif of_table := tuple(differences(table)):
-            seen += batches.seen
             by_table[table] = of_table
-    if seen:
-        yield Outdated(source, min(seen), max(seen), by_table, typed(min(seen)), since)
+    if by_table:
+        seen = {table: decoded[table].seen for table in by_table}
+        yield Outdated(source, by_table, seen, typed, since)
 
 
 def _backfill(pipeline: Pipeline, newest: int, first: int) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ingest.change import TableId
 from ingest.config import load
 from ingest.config.model import TableRule
 from ingest.lake import decoded_with
@@ -47,6 +48,20 @@ def test_a_rule_counts_where_its_tables_have_messages(
 ) -> None:
     """Each source of the pipeline was said to be decoded otherwise when one table got another rule, and more with each batch."""
     assert expected == _outdated(depot, f"tables:\n  - {rules}\n")
+
+
+def test_batches_of_tables_that_are_said_elsewhere_are_not_counted(depot: WrittenLake) -> None:
+    """One more batch than needed was named, and decoded again, for each that only tables with other types have."""
+    other = depot.file.with_name("typed.yaml")
+    rules = "  - {match: depot.bins, columns: {tall: int64}}\n  - {match: depot.shelves, keys: [id]}\n"
+    other.write_text(depot.file.read_text("utf-8") + f"tables:\n{rules}", "utf-8")
+    [both] = decoded_with.outdated(LakeReader(load(other)), depot.batch)
+    assert (1, 2) == (both.first, both.last)
+    left = both.beside({TableId("depot", None, "bins")})
+    assert left is not None
+    assert (2, 2) == (left.first, left.last)
+    assert left.command.endswith("--last 2")
+    assert "batch 2 of" in left.sentence
 
 
 def test_an_option_counts_for_all_that_was_decoded(depot: WrittenLake) -> None:
