@@ -110,7 +110,7 @@ class Mistyped:
 
     mirror: Mirror
     columns: tuple[tuple[Column, str], ...]
-    command: str  # that folds them
+    backfill: str  # the command that decodes its batches again and then folds them; empty if they need not be decoded
 
     @property
     def said(self) -> str:
@@ -140,7 +140,7 @@ def of_other_settings(lake: Tables) -> tuple[list[Unlike], list[Outdated]]:
     left = [more for each in batches if (more := each.beside(of_types))]
     of_batches = {table for each in left for table in each.by_table}
     alone = [each for each in wrong if not each.mirror.sources & of_batches]
-    return [*_of_types(alone), *_of_vectors(lake.pipeline, not_plain(lake))], left
+    return [*_of_types(lake.pipeline, alone), *_of_vectors(lake.pipeline, not_plain(lake))], left
 
 
 def settings_said(lake: Tables) -> list[str]:
@@ -148,39 +148,44 @@ def settings_said(lake: Tables) -> list[str]:
     return [each.sentence for listed in of_other_settings(lake) for each in listed]
 
 
-def _of_types(wrong: Iterable[Mistyped]) -> Iterator[Unlike]:
-    """The mirrors with other types; many that one command repairs, as after an edit of an entry for all of them, in a sentence."""
-    by_command: dict[str, list[Mistyped]] = {}
-    for each in sorted(wrong, key=lambda each: each.mirror.name):
-        by_command.setdefault(each.command, []).append(each)
-    for typed, listed in by_command.items():
-        if len(listed) > _SINGLY:
-            said = "; ".join(f"{each.mirror.name}: {each.said}" for each in listed[:_SINGLY])
-            said, folds = (
-                f"{said}; and {len(listed) - _SINGLY} more",
-                f"`{typed}` folds their rows again with these.",
-            )
-            have = f"{counted(len(listed), 'mirror')} have not the types that columns: declares"
-            yield Unlike("declared_types", "", f"{have} ({said}): {folds}", typed)
-            continue
-        for each in listed:
-            has = f"{each.mirror.name} has not the types that columns: declares"
-            folds = f"`{typed}` folds its rows again with these."
-            yield Unlike("declared_types", each.mirror.name, f"{has} ({each.said}): {folds}", typed)
+def _of_types(pipeline: Pipeline, wrong: Iterable[Mistyped]) -> Iterator[Unlike]:
+    """The mirrors with other types; many, as after an edit of an entry for all of them, in one sentence."""
+    listed = sorted(wrong, key=lambda each: each.mirror.name)
+    if len(listed) > _SINGLY:
+        rebuilt = [each.mirror.name for each in listed if not each.backfill]
+        commands = [*dict.fromkeys(each.backfill for each in listed if each.backfill)]
+        commands += [_rebuild(pipeline, rebuilt)] if rebuilt else []
+        said = "; ".join(f"{each.mirror.name}: {each.said}" for each in listed[:_SINGLY])
+        have = f"{counted(len(listed), 'mirror')} have not the types that columns: declares"
+        typed = " and then ".join(f"`{each}`" for each in commands)
+        folds = f"{typed} {'folds' if len(commands) == 1 else 'fold'} their rows again with these."
+        more = f"{said}; and {len(listed) - _SINGLY} more"
+        yield Unlike("declared_types", "", f"{have} ({more}): {folds}", commands[0])
+        return
+    for each in listed:
+        typed = each.backfill or _rebuild(pipeline, [each.mirror.name])
+        has = f"{each.mirror.name} has not the types that columns: declares"
+        folds = f"`{typed}` folds its rows again with these."
+        yield Unlike("declared_types", each.mirror.name, f"{has} ({each.said}): {folds}", typed)
 
 
 def _of_vectors(pipeline: Pipeline, wrong: Sequence[Mirror]) -> Iterator[Unlike]:
     names = sorted(mirror.name for mirror in wrong)
     must, though = "to know deletion vectors", "though plain_tables: is true"
     if len(names) > _SINGLY:
-        typed = command("rebuild", pipeline.file, *(names if len(names) <= _TYPED else ()))
+        typed = _rebuild(pipeline, names)
         ask = f"{counted(len(names), 'mirror')}, such as {names[0]}, ask their readers {must}, {though}"
         yield Unlike("not_plain", "", f"{ask}: `{typed}` makes them plain.", typed)
         return
     for name in names:
-        typed = command("rebuild", pipeline.file, name)
+        typed = _rebuild(pipeline, [name])
         asks = f"{name} asks its readers {must}, {though}"
         yield Unlike("not_plain", name, f"{asks}: `{typed}` makes it plain.", typed)
+
+
+def _rebuild(pipeline: Pipeline, names: Sequence[str]) -> str:
+    """The command that folds mirrors again: all that there are, if a command cannot name so many."""
+    return command("rebuild", pipeline.file, *(names if len(names) <= _TYPED else ()))
 
 
 def not_plain(lake: Tables) -> list[Mirror]:
@@ -222,17 +227,22 @@ def mistyped(lake: Tables, outdated: Sequence[Outdated] | None = None) -> list[M
     ]
     if pairs and outdated is None:
         outdated = decoded_with.outdated(lake, lake.decoded())
-    return [
-        Mistyped(mirror, columns, _folding(lake.pipeline, mirror, outdated or ()))
-        for mirror, columns in pairs
-    ]
+    return [Mistyped(mirror, columns, _backfill(mirror, outdated or ())) for mirror, columns in pairs]
 
 
-def _folding(pipeline: Pipeline, mirror: Mirror, outdated: Iterable[Outdated]) -> str:
-    """The command that folds a mirror by its declared types: its batches are decoded again first if they lack these."""
-    of_mirror = [batches for batches in outdated if batches.by_table.keys() & mirror.sources]
-    widest = min(of_mirror, key=lambda batches: batches.first, default=None)
-    return widest.command if widest else command("rebuild", pipeline.file, mirror.name)
+def _backfill(mirror: Mirror, outdated: Collection[Outdated]) -> str:
+    """The command that decodes a mirror's batches again if they lack its declared types, else nothing.
+
+    It decodes those of all sources, so that the widest one serves for all mirrors.
+    """
+
+    def is_of_mirror(batches: Outdated) -> bool:
+        return bool(batches.by_table.keys() & mirror.sources)
+
+    if not any(map(is_of_mirror, outdated)):
+        return ""
+    serving = (batches for batches in outdated if batches.left_out is None or is_of_mirror(batches))
+    return min(serving, key=lambda batches: batches.first).command
 
 
 def _may_be_mistyped(pipeline: Pipeline, mirror: Mirror) -> bool:

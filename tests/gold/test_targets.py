@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from ingest.change import TableId
 from ingest.config.model import MadeColumn, TableRule
 from ingest.gold import approval, explain, preview, rebuild
 from ingest.inspect import status
 from ingest.inspect import story as telling
 from ingest.inspect.idle import idle
-from ingest.lake import decisions, dropping, mirrors, targets
+from ingest.lake import decisions, decoded_with, dropping, mirrors, targets
 from ingest.lake.mirrors import Clusters
 from ingest.lake.tables import LakeReader
+from ingest.lake.targets import Mistyped
 from ingest.run import Warm
 from tests.shops import Shops
 
@@ -299,9 +301,37 @@ def test_one_edit_of_many_mirrors_is_said_in_one_sentence(
     monkeypatch.setattr(targets, "mistyped", lambda *_: [replace(mistyped, mirror=each) for each in named])
     monkeypatch.setattr(targets, "not_plain", lambda _: named)
     types, vectors = targets.of_other_settings(reader)[0]
-    assert ("", "", mistyped.command) == (types.mirror, vectors.mirror, types.command)
+    assert ("", "", mistyped.backfill) == (types.mirror, vectors.mirror, types.command)
     assert "30 mirrors have not the types" in types.sentence
     assert "; and 27 more)" in types.sentence
     assert ["ingest", "rebuild"] == vectors.command.split()[:-1], "all of them"
     monkeypatch.setattr(targets, "not_plain", lambda _: named[:4])
     assert targets.of_other_settings(reader)[0][1].command.endswith("shop_1.t02 shop_1.t03")
+    folded = [Mistyped(each, mistyped.columns, "") for each in named[4:]]  # as after `backfill --accept`
+    monkeypatch.setattr(targets, "mistyped", lambda *_: folded)
+    types, _ = targets.of_other_settings(reader)[0]
+    assert ["ingest", "rebuild"] == types.command.split()[:-1], "all of them"
+    monkeypatch.setattr(targets, "mistyped", lambda *_: [*folded[:4], replace(mistyped, mirror=named[0])])
+    types, _ = targets.of_other_settings(reader)[0]
+    assert mistyped.backfill == types.command
+    assert f"`{mistyped.backfill}` and then `ingest rebuild " in types.sentence
+    assert types.sentence.endswith("shop_1.t06 shop_1.t07` fold their rows again with these.")
+
+
+def test_one_backfill_is_named_for_the_tables_of_all_sources(tmp_path: Path) -> None:
+    """Of two commands for many mirrors each, one was never shown: the other had the same subject."""
+    mine = shops(tmp_path)
+    mine.say(1, "INSERT", 1, "a", region="EU").run()
+    mine.rule = replace(ITEM, columns={"region": "int32"})
+    reader = LakeReader(mine.pipeline)
+    [late] = decoded_with.outdated(reader, 1)
+    table = TableId("elsewhere", None, "item")
+    first = replace(
+        late, source="b", by_table={table: ("x",)}, seen={table: (1, 1)}, typed="--from {}".format
+    )
+    late = replace(late, seen=dict.fromkeys(late.seen, (5, 6)))
+    excluded = replace(first, seen={table: (0, 0)}, left_out=table)
+    for outdated in ([late, first, excluded], [excluded, first, late]):
+        [mistyped] = targets.mistyped(reader, outdated)
+        assert "--from 1" == mistyped.backfill
+    assert [""] == [each.backfill for each in targets.mistyped(reader, [first])]
