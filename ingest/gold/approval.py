@@ -154,8 +154,13 @@ def approve_or_dismiss(lake: Lake, wanted: str, verb: str, reason: str) -> list[
         if text := refusal(entry, verb):
             raise IngestError(text)
     by = decisions.user()
-    if verb == APPROVE and wanted in approved_ahead(lake):
-        entries = [replace(entry, statement=replace(entry.statement, decided="")) for entry in entries]
+    ahead = approved_ahead(lake) if verb == APPROVE else ()
+    entries = [
+        replace(entry, statement=replace(entry.statement, decided=""))
+        if (entry.path, wanted) in ahead
+        else entry
+        for entry in entries
+    ]
     if new := [entry for entry in entries if entry.statement.decided != verb]:
         decisions.append(lake, [_decision(entry, verb, reason, by) for entry in new])
     return entries

@@ -191,10 +191,12 @@ def found_by_checks(lake: Tables, gone: Container[str], logged: Collection[Liste
 def _settle(lake: Tables, facts: Facts, logged: Collection[Listed]) -> None:
     """Take what a statement has left as accepted once it is decided: a run without changes checks nothing again."""
     decided = {entry.statement.id for entry in logged if entry.statement.decided}
-    decided -= approved_ahead(lake) if decided else set()
+    ahead = approved_ahead(lake) if decided else ()
     for table in facts.tables:
         table.checks = [
-            replace(check, state=PASS, observed=0.0, detail="") if check.statement in decided else check
+            replace(check, state=PASS, observed=0.0, detail="")
+            if check.statement in decided and (table.path, check.statement) not in ahead
+            else check
             for check in table.checks
         ]
 

@@ -120,11 +120,13 @@ def decided(lake: Tables) -> Decided:
     }
 
 
-def approved_ahead(lake: Tables) -> set[str]:
-    """The statements that a mirror has folded only since they were approved: what they leave unknown was not seen then."""
-    folded, ahead = set[str](), set[str]()
+def approved_ahead(lake: Tables) -> set[tuple[str, str]]:
+    """The mirrors' paths with the statements that each has folded only since they were approved: what they leave unknown was not
+    seen then.
+    """
+    folded, ahead = set[tuple[str, str]](), set[tuple[str, str]]()
     for decision in decisions.read(lake).of(FOLDED, APPROVE, DISMISS):
-        name = decision.value.get("statement", "")
+        name = decision.subject, decision.value.get("statement", "")
         if decision.kind == FOLDED:
             folded |= {name} if decision.value["state"] != "held" else set()
         elif decision.kind == APPROVE and name not in folded:

@@ -44,9 +44,10 @@ def of_mirrors(
 ) -> Iterator[Metric]:
     """The rows that have not come again since, by mirror and column."""
     doubtful: dict[LaneId, list[Statement]] = defaultdict(list)
-    ahead = approved_ahead(lake) if any(statement.decided for statement in logged) else set()
+    ahead = approved_ahead(lake) if any(statement.decided for statement in logged) else ()
+    undecided = {statement.id for statement in logged if not statement.decided} | {name for _, name in ahead}
     for statement in logged:
-        if (not statement.decided or statement.id in ahead) and statement.kind != "none":
+        if statement.id in undecided and statement.kind != "none":
             for table in statement.tables:
                 doubtful[statement.source, table].append(statement)
     retyped = _retyped(lake) if doubtful else set()
@@ -56,7 +57,11 @@ def of_mirrors(
         for lane in subject.lanes if subject.mirror is not None and subject.exists else ():
             if rule_for(lake.pipeline, lane.table, subject.path).ignores:
                 continue
-            of_lane = doubtful.get((lane.source, lane.table), ())
+            of_lane = [
+                statement
+                for statement in doubtful.get((lane.source, lane.table), ())
+                if not statement.decided or (subject.path, statement.id) in ahead
+            ]
             made = cache(partial(images_before.steps_of, steps, subject.decided, lane, subject.applied))
             later = partial(_has_dropped, logged, lane)
             gaps = [gap for gap in _gaps(of_lane, lane, subject, retyped, made) if not later(gap)]

@@ -339,3 +339,19 @@ def test_what_a_statement_leaves_after_it_was_held_and_approved(
     assert [] == listed_problems(said)
     said.row("t", id=3, c="10:00:00").run(*ALL)
     assert [] == complaints(said)
+
+
+def test_what_a_statement_leaves_in_the_mirror_that_was_held(tmp_path: Path) -> None:
+    """Another mirror of the table had folded it before it was approved, so nothing was said of the one that had not."""
+    frozen = TableRule("db.t", into="db.held", on_schema_change="freeze")
+    said = Schemas(tmp_path, "mysql", (TableRule("db.t", also=(frozen,)),), types={"c": "TIME"})
+    said.row("t", id=1, c="10:00:00")
+    said.ddl("CREATE TABLE IF NOT EXISTS t (id bigint PRIMARY KEY, c TIME)", "t").run(*ALL)
+    assert {"t": "done", "held": "held"} == said.ddl("ALTER TABLE t MODIFY c DATETIME", "t").run(*ALL)
+    assert [("t", "c", 1.0)] == complaints(said)
+    decide(said, "ALTER")
+    said.row("t", id=2, c="10:00:00").run(*ALL)
+    assert [("held", "c", 1.0)] == complaints(said)
+    assert [("unknown_values", "ddl")] == listed_problems(said)
+    decide(said, "ALTER")
+    assert [] == listed_problems(said)
