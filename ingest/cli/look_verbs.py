@@ -167,7 +167,7 @@ def wait(
     output_as: Output = "table",
 ) -> None:
     """Wait until mirrors hold every change of before a moment: 0 they do, 1 the operator is needed, 3 not yet."""
-    from ingest.gold.complete_until import of_all, still_fed
+    from ingest.gold.complete_until import of_each
     from ingest.inspect import status as looking
 
     wanted = _moment(until)
@@ -175,8 +175,8 @@ def wait(
     pause = max(0.1, output.seconds("--every", every))
     with looked_at(file) as lake:
         while True:
-            chosen = still_fed(_chosen(looking.complete(lake), tables))
-            complete = of_all(chosen)
+            chosen = _chosen(looking.complete(lake), tables)
+            complete = of_each(chosen)
             if reached := complete.until is not None and complete.until >= wanted:
                 code = 0
             elif any(
@@ -203,18 +203,22 @@ def wait(
 
 
 def _chosen(complete: dict[str, Complete], text: str) -> dict[str, Complete]:
-    """The mirrors that are waited for; an `IngestError` if a name or pattern fits none."""
+    """The mirrors that are waited for: those that get rows, and those that are named; an `IngestError` if a name or pattern
+    fits none.
+    """
+    from ingest.gold.complete_until import still_fed
     from ingest.lake.mirrors import unknown
 
     patterns = [part.strip() for part in text.split(",") if part.strip()] or ["*"]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in complete):
             raise unknown(pattern, complete)
-    return {
+    fitting = {
         name: until
         for name, until in complete.items()
         if any(fnmatchcase(name, pattern) for pattern in patterns)
     }
+    return still_fed(fitting) | {name: until for name, until in fitting.items() if name in patterns}
 
 
 def _moment(text: str) -> dt.datetime:

@@ -135,8 +135,13 @@ def still_fed(complete: dict[str, Complete]) -> dict[str, Complete]:
 
 
 def of_all(complete: dict[str, Complete]) -> Complete:
-    """How far all of them are that get rows: as far as the slowest, which the reason names."""
-    slowest = min(still_fed(complete).items(), key=lambda item: _age(item[1]), default=None)
+    """How far all of them are that get rows."""
+    return of_each(still_fed(complete))
+
+
+def of_each(complete: dict[str, Complete]) -> Complete:
+    """How far they are together: as far as the slowest, which the reason names."""
+    slowest = min(complete.items(), key=lambda item: _age(item[1]), default=None)
     if slowest is None:
         return Complete(reason="there is no mirror yet")
     table, least = slowest
@@ -144,7 +149,7 @@ def of_all(complete: dict[str, Complete]) -> Complete:
         least.until,
         least.by,
         f"{table}: {least.reason}",
-        any(other.blocked for other in still_fed(complete).values()),
+        any(other.blocked for other in complete.values()),
     )
 
 

@@ -266,13 +266,17 @@ def test_wait_ends_with_a_code_for_schedulers(
         "pipeline: p\nlake: ./lake\nengine: auto\nsources: [{name: s, path: ./*.jsonl, format: dts-canal}]\n",
         "utf-8",
     )
-    monkeypatch.setattr("ingest.inspect.status.complete", lambda _lake: {"shop.orders": complete})
+    excluded = Complete(reason="it is excluded", blocked=True, ended=True)
+    found = {"shop.orders": complete, "shop.parts": excluded}
+    monkeypatch.setattr("ingest.inspect.status.complete", lambda _lake: found)
     words = ["wait", str(file), "--until", until, "--timeout", "0s", "--output", "json"]
     done = CliRunner().invoke(app, words)
     assert code == done.exit_code, done.output
     assert (code == 0) == json.loads(done.stdout)["reached"]
     assert 2 == CliRunner().invoke(app, [*words, "--tables", "shop.order"]).exit_code
     assert code == CliRunner().invoke(app, [*words, "--tables", "shop.*"]).exit_code
+    named = CliRunner().invoke(app, [*words, "--tables", "shop.orders,shop.parts"])
+    assert 1 == named.exit_code, "it holds nothing of before the moment, and never will"
 
 
 def test_wait_refuses_what_is_no_time(tmp_path: Path) -> None:
