@@ -53,13 +53,16 @@ def infer(
         {"table": name, "columns": [each._asdict() for each in inferred]}
         for name, inferred in proposals.items()
     ]
-    output.answer(output_as, rows, block(proposals, entries))
+    if rows:
+        output.answer(output_as, rows, block(proposals, entries))
     if refused:
         output.warning(
             f"{counted(len(refused), 'message')} could not be decoded and {'was' if len(refused) == 1 else 'were'} left out; the first: {refused[0]}"
         )
     if not seen:
         raise IngestError(f"{file} holds no row that could be decoded")
+    if not rows:
+        raise IngestError(f"{file} excludes every table that its messages name")
 
 
 def block(by_table: dict[str, list[Proposal]], entries: Mapping[str, str] = MappingProxyType({})) -> str:

@@ -62,7 +62,9 @@ def test_an_entry_that_is_there_is_named(file):
     path.write_text(PIPELINE)
     assert "    # the entry with match: depot.* applies, alone: add the columns there, " in ran(path).stdout
     path.write_text(PIPELINE.replace("keys: [id]", "exclude: true"))
-    assert "tables:\n" == ran(path).stdout
+    done = ran(path)
+    assert (2, "") == (done.exit_code, done.stdout), "a bare `tables:` is no block to paste"
+    assert "excludes every table that its messages name" in done.stderr
 
 
 def test_json_has_the_counts(file):
