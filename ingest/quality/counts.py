@@ -156,7 +156,7 @@ def ddl_pending(chosen: Iterable[CheckedMirror], waiting: Mapping[str, list[str]
 
 
 def of_sources(
-    booked: Mapping[str, Booked], ledgers: Ledgers, rejected: Mapping[str, int], since: int
+    booked: Mapping[str, Booked], ledgers: Ledgers, rejected: Mapping[str, int], since: int, last: int
 ) -> Iterator[Metric]:
     """Compare books with receipts; count holes in what was read, and the share of rejects, by source."""
     landed = _landed(ledgers.receipts)
@@ -173,7 +173,8 @@ def of_sources(
         texts = [  # known, but still a reason to compare with the source
             f"{place} {gap.get('reason') or ''}".strip()
             for place, gap in zip(places, accepted, strict=True)
-            if gap["batch"] >= since  # it was accepted after that batch, and lacks in the next one
+            # it was accepted after that batch, and lacks in the next one; a look at all batches has those before the next, too
+            if gap["batch"] >= since and (gap["batch"] < last or not since)
         ]
         yield Metric("losses", len(texts), source=source, detail="; ".join(texts[:FAILING_KEYS]))
         waiting = rejected.get(source, 0)

@@ -41,8 +41,21 @@ def test_a_replay_is_counted_as_what_landed(tmp_path: Path) -> None:
     assert [("bins", {"count": 1})] == ledgers.read(lake, 1, 2).receipts
     assert [6, 1] == [receipt["count"] for _, receipt in ledgers.read(lake, 0, 2).receipts]
     booked = {"bins": Booked(messages=1, messages_ever=7)}
-    found = {one.check: one.observed for one in of_sources(booked, ledgers.read(lake, 1, 2), {}, 1)}
+    found = {one.check: one.observed for one in of_sources(booked, ledgers.read(lake, 1, 2), {}, 1, 2)}
     assert 0 == found["books_balance"]
+
+
+def test_an_accepted_loss_belongs_to_one_look() -> None:
+    """Accepted after a batch had landed and before its checks, it was reported by these and by the next ones."""
+    gap = {"topic": "t", "partition": 0, "offset": 4, "reason": "retention", "batch": 5}
+    books = ledgers.Ledgers([], [], [], [("bus", gap)])
+
+    def losses(since: int, last: int) -> list[float]:
+        found = of_sources({"bus": Booked()}, books, {}, since, last)
+        return [one.observed for one in found if one.check == "losses"]
+
+    looks = [*((batch - 1, batch) for batch in range(2, 8)), (4, 6), (0, 5), (0, 9)]
+    assert [[0]] * 4 + [[1], [0], [1], [1], [1]] == [losses(*look) for look in looks]
 
 
 def test_one_table_of_a_mirror_in_the_future_does_not_hide_how_old_the_others_are() -> None:
