@@ -225,12 +225,25 @@ def _commit(lake: Lake, name: str, made: Sequence[JoinedBundle], turn: Turn) -> 
                 gone = [file for each in taken for file in each.bundle.files]
                 new = [file for each in taken for file in each.files]
                 # after an error in the middle of it, the log may name the files
-                if not taken or commits.join(folder, state, gone, new, lake.metadata(), engine):
-                    break
+                try:
+                    if not taken or commits.join(folder, state, gone, new, lake.metadata(), engine):
+                        break
+                except OSError as error:
+                    if faults.is_full(error) and _is_still(lake, name, state.version):
+                        taken = []
+                    raise
                 taken = []
     finally:
         _discard(folder, [each for each in made if each not in taken])
     return taken
+
+
+def _is_still(lake: Lake, name: str, version: int) -> bool:
+    """True if the newest version of a table is surely this one."""
+    with contextlib.suppress(UnreadableError, DeltaError, OSError):
+        stores.unsettle(lake.path(name))
+        return lake.snapshot(name).version == version
+    return False
 
 
 def _discard(folder: str, made: Iterable[JoinedBundle]) -> None:

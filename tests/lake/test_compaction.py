@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import errno
 import json
 import os
 import time
@@ -282,6 +284,26 @@ def test_the_fault_of_one_table_is_said_and_the_others_are_kept(
             f"(without Spark: FileNotFoundError: {place})." == done["bronze"].refused
         )
     assert 1 == len(yard.lake.snapshot(PATH).files)
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_log_for_which_a_disk_has_no_space_names_no_new_files(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, is_written: bool
+) -> None:
+    """Each upkeep left one more copy of the table on a disk that was full already."""
+    put, before, rows = commits._put, parquet(yard.lake), yard.rows()
+
+    def full(path: str, version: int, actions: Any) -> bool:
+        if is_written:
+            put(path, version, actions)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(commits, "_put", full)
+        done = compaction.join(yard.lake, NAMES, contextlib.nullcontext, lambda *_: None)
+    assert set(NAMES) == done.full
+    assert (before == parquet(yard.lake)) is not is_written
+    assert rows == yard.rows()
 
 
 def test_files_that_wait_for_a_lock_in_vain_are_removed(yard: Yard) -> None:
