@@ -142,7 +142,7 @@ class Tables:
             return rows
         file = self.pipeline.file
         return [
-            {name: pointed(cell, file) if isinstance(cell, str) else cell for name, cell in row.items()}
+            row | {name: pointed(cell, file) for name in _SENTENCES if isinstance(cell := row.get(name), str)}
             for row in rows
         ]
 
@@ -212,6 +212,7 @@ def has_landed(pipeline: Pipeline) -> bool:
     return Path(pipeline.lake, BRONZE.name, "_delta_log").is_dir()
 
 
+_SENTENCES = ("message", "detail", "command")  # the columns of `runs` and `checks` in which commands are
 _REMEMBERED = ""  # in `Tables.kept`, whose other names are paths
 _MOST, _SMALL, _MOST_ROWS = 32, 64 << 10, 200  # answers that are remembered, characters and rows of each
 

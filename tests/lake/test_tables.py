@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shlex
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,10 @@ from ingest.lake import delta, duck
 from ingest.lake.delta import UnreadableError
 from ingest.lake.lake import of_spark
 from ingest.lake.schemas import ALL, BY_NAME
-from ingest.lake.tables import duck_types, scan
+from ingest.lake.tables import LakeReader, duck_types, scan
 from tests.lakes import change
 from tests.serve.conftest import depot
+from tests.written_lake import WrittenLake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -270,3 +272,16 @@ def test_an_answer_is_remembered_for_as_long_as_its_files_are_the_table(tmp_path
     assert (count, 1) == (len(again), again[0]["batch"])
     made.take([change("INSERT", "bins", 9500, {"id": "77", "word": "x"})])
     assert count < len(lake.ask(query))
+
+
+def test_commands_are_led_to_the_file_in_sentences_alone(tmp_path: Path) -> None:
+    """A cell of JSON was no JSON any more where the file's path has an apostrophe."""
+    made = WrittenLake(tmp_path / "it's here")
+    said = "see `ingest explain /app/p.yaml depot.bins 1`"
+    cell = json.dumps([said, '"'])
+    made.product("checks", [made.check("depot.bins", "rows", 1.0, "warn", said) | {"failing": cell}])
+    reader = LakeReader(made.pipeline)
+    [row] = reader.ask("SELECT * FROM {checks}")
+    assert (cell, said.replace("/app/p.yaml", shlex.quote(str(made.file)))) == (row["failing"], row["detail"])
+    [row] = reader.recorded("SELECT detail FROM {checks}")
+    assert said == row["detail"]
