@@ -87,9 +87,22 @@ def _holds(data: bytes, values: Iterable[bytes]) -> bool:
 
 
 def _overlap(first: bytes, second: bytes) -> bool:
-    """True if the end of some bytes is the beginning of others."""
-    most = min(len(first), len(second))
-    return any(first.endswith(second[:size]) for size in range(_CUT, most))
+    """True if the end of some bytes is the beginning of others, in a time that grows with their length only."""
+    most = min(len(first), len(second)) - 1
+    at = first.find(second[:_CUT], len(first) - most) if most >= _CUT else -1
+    if at < 0:
+        return False
+    end = first[at:]
+    if second.startswith(end):
+        return True
+    text = [*second[: len(end)], -1, *end]
+    borders = [0]  # of each beginning of the text the longest shorter one that also ends it
+    for byte in text[1:]:
+        size = borders[-1]
+        while size and byte != text[size]:
+            size = borders[size - 1]
+        borders.append(size + (byte == text[size]))
+    return borders[-1] >= _CUT
 
 
 def _as_bytes(text: str) -> Iterator[bytes]:

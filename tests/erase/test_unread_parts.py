@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -178,6 +179,32 @@ def test_parts_of_other_messages_are_not_joined(
     parts = placed(sent, kafka=kafka)
     whole = tencent_protobuf.joined([part.data for part in placed(TWICE, kafka=kafka).values()])
     assert [[*parts][at] for at in touched] == [*unread_parts.holding(parts, [WORD.encode()], [whole])]
+
+
+OVERLAPS = [
+    (b"the planted", b"planted value", True),
+    (b"the plante", b"planted value", True),
+    (b"the plant", b"planted value", False),  # too few bytes
+    (b"planted, planted", b"planted value", True),
+    (b"ababababab", b"abababac", True),
+    (b"ababababac", b"ababababab", False),
+    (b"planted value", b"planted value", False),  # whole, which is found as such
+    (b"", b"planted value", False),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "overlaps"), OVERLAPS)
+def test_an_overlap_is_found(first: bytes, second: bytes, overlaps: bool) -> None:
+    """Of texts that repeat themselves, too."""
+    assert overlaps == unread_parts._overlap(first, second)
+
+
+@pytest.mark.parametrize("data", [b"x" * 400_000, bytes(range(256)) * 1600], ids=["periodic", "any"])
+def test_a_large_value_is_compared_in_linear_time(data: bytes) -> None:
+    """Messages are split because values are large, and the lake is locked meanwhile."""
+    begin = time.process_time()
+    assert not unread_parts._overlap(data + b"end", data + b"other end")
+    assert time.process_time() - begin < 2
 
 
 @pytest.mark.spark
