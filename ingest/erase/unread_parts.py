@@ -21,6 +21,7 @@ from ingest.silver.split_messages import LENGTH, Spot
 from ingest.values.charsets import CHARSETS
 
 _CUT = 6  # bytes of a value that is cut where a neighbour is missing; fewer are found anywhere
+_PIECE = 32  # bytes of a message; fewer are frames and names, which messages of other rows have, too
 
 
 def touched(
@@ -32,7 +33,7 @@ def touched(
         lake: the lake.
         keys: what opens sealed messages.
         sources: whose parts are searched.
-        texts: values of the rows; of those of less than `LONG` characters nothing can be said.
+        texts: values of the rows; of short ones nothing can be said, for other rows have them, too, or bytes by chance.
         messages: whole messages with changes of the rows, of which a part may have come before or again.
     """
     listed = ", ".join(map(duck.text, sources))
@@ -41,9 +42,13 @@ def touched(
     )
     if not batches:
         return []
-    values = {value for text in texts if len(text) >= LONG for value in _as_bytes(text)}
     parts, wholes = split_lookup.parts_of(lake, {row["batch"] for row in batches}, keys)
-    return [spot for spot in holding(parts, values, messages) if spot not in wholes.read]
+    return [spot for spot in holding(parts, sought(texts), messages) if spot not in wholes.read]
+
+
+def sought(texts: Iterable[str]) -> set[bytes]:
+    """The bytes of the values that are looked for."""
+    return {value for text in texts if len(text) >= LONG for value in _as_bytes(text) if len(value) >= _CUT}
 
 
 def holding(
@@ -52,7 +57,7 @@ def holding(
     """The places of the parts that hold something of some values, or are pieces of some messages; with all of its message."""
     for together in _neighbours(parts.items()):
         data = b"".join({part.number: part.data for _, part in together}.values())
-        if _holds(data, values) or any(data in message for message in messages):
+        if _holds(data, values) or (len(data) >= _PIECE and any(data in message for message in messages)):
             yield from (spot for spot, _ in together)
 
 
@@ -82,7 +87,11 @@ def _neighbours(parts: Iterable[tuple[Spot, MessagePart]]) -> Iterator[Neighbour
 def _holds(data: bytes, values: Iterable[bytes]) -> bool:
     """True if bytes hold a value, or a piece of one at their beginning or end, where others are missing."""
     return any(
-        value in data or data in value or _overlap(data, value) or _overlap(value, data) for value in values
+        value in data
+        or (len(data) >= _CUT and data in value)
+        or _overlap(data, value)
+        or _overlap(value, data)
+        for value in values
     )
 
 

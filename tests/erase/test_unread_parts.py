@@ -181,6 +181,21 @@ def test_parts_of_other_messages_are_not_joined(
     assert [[*parts][at] for at in touched] == [*unread_parts.holding(parts, [WORD.encode()], [whole])]
 
 
+@pytest.mark.parametrize(
+    "data", [b"", b"e", b"\x10\x01", tencent_protobuf.SUBSCRIBE.read("Envelope", AGAIN).data[:20]]
+)
+def test_bytes_that_any_message_has_are_no_trace(data: bytes) -> None:
+    """Another row's part would go for them."""
+    parts = {Spot("s", "t", 0, 1, 5): MessagePart(1, 3, data, len(data))}
+    assert [] == [*unread_parts.holding(parts, [WORD.encode()], [AGAIN])]
+
+
+@pytest.mark.parametrize("text", ["", "12", "PAID", "aGV5"])
+def test_a_short_value_is_not_looked_for(text: str) -> None:
+    """As base64 it is three bytes, which a large message has by chance, and as text a word."""
+    assert all(len(value) > len(text) for value in unread_parts.sought([text]))  # in wide characters
+
+
 OVERLAPS = [
     (b"the planted", b"planted value", True),
     (b"the plante", b"planted value", True),
