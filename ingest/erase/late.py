@@ -96,6 +96,6 @@ def _replaced(lake: Lake, batch: int) -> Iterator[tuple[Any, ...]]:
                 at_place = (*(row[each] for each in PLACE), row["batch"])
                 sealed_row = row | ({SEALED: sealed[at_place]} if at_place in sealed else {})
                 yield message_row(keys, sealed_row, new.value, new.signature)
-                unread.add(new, whole["value"])
+                unread.add(new, whole)
                 sources.add(name)
     yield from unread.replaced(lake, keys, how.barriers, sources)

@@ -81,7 +81,7 @@ def replaced(lake: Lake, erasure: Erasure) -> list[tuple[Any, ...]]:
         if (new := replacement(decoders[row["source"]], secret, whole, numbers)) is not None:
             going.append(message_row(keys, row, new.value, new.signature))
             going += without_parts(lake, keys, secret, wholes, row, new.value)
-            unread.add(new, whole["value"])
+            unread.add(new, whole)
     sources = {str(barrier[0]) for barrier in erasure.barriers}
     parts = list(unread.replaced(lake, keys, secret, sources))
     erasure.parts = [*erasure.parts, *(row[: len(PLACE)] for row in parts)]
@@ -92,14 +92,14 @@ class UnreadParts:
     """Gathers what some rows' messages hold, by which parts of split messages are recognised that nothing has read."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
-        self.texts, self.messages = set(texts), set[bytes]()
+        self.texts, self.messages = set(texts), dict[Spot, bytes]()
 
-    def add(self, new: Replacement, message: bytes | None) -> None:
-        """Add a message, with the changes that it loses: as they were sent, before anything was masked."""
+    def add(self, new: Replacement, whole: Row) -> None:
+        """Add a whole message, with the changes that it loses: as they were sent, before anything was masked."""
         images = (image for change in new.erased for image in (change.before, change.after) if image)
         self.texts.update(text for image in images for text in image.values() if text)
-        if message:
-            self.messages.add(bytes(message))
+        if message := whole["value"]:
+            self.messages[Spot.of(whole)] = bytes(message)
 
     def replaced(
         self, lake: Lake, keys: Opener, secret: Barriers, sources: Iterable[str]

@@ -2,17 +2,18 @@
 
 What a broken-off message holds, or a part that came twice, no decoding says.  So its bytes are searched, joined with those of
 its neighbours, because a value may begin in one part and end in the next.  A message of which all parts are there is left: a
-replay decodes it, the barrier stops the rows, and `ingest maintain` replaces it.
+replay decodes it, the barrier stops the rows, and `ingest maintain` replaces it.  So is one whose last parts may still come:
+that it holds a value of a row does not say that it is a change of the row.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from ingest.decoding.split import SPLIT, MessagePart
-from ingest.erase.quotes import LONG
+from ingest.erase.quotes import LONG, SURE
 from ingest.lake import duck
 from ingest.lake.envelope import Opener
 from ingest.lake.lake import Lake
@@ -25,7 +26,7 @@ _PIECE = 32  # bytes of a message; fewer are frames and names, which messages of
 
 
 def touched(
-    lake: Lake, keys: Opener, sources: Iterable[str], texts: Collection[str], messages: Collection[bytes]
+    lake: Lake, keys: Opener, sources: Iterable[str], texts: Collection[str], messages: Mapping[Spot, bytes]
 ) -> list[Spot]:
     """The places of the parts that no message was read with and that hold something of some rows.
 
@@ -34,7 +35,8 @@ def touched(
         keys: what opens sealed messages.
         sources: whose parts are searched.
         texts: values of the rows; of short ones nothing can be said, for other rows have them, too, or bytes by chance.
-        messages: whole messages with changes of the rows, of which a part may have come before or again.
+        messages: whole messages with changes of the rows, which are replaced, by the place of the last part; another may
+            have come before or again.
     """
     listed = ", ".join(map(duck.text, sources))
     batches = lake.ask(
@@ -43,12 +45,55 @@ def touched(
     if not batches:
         return []
     parts, wholes = split_lookup.parts_of(lake, {row["batch"] for row in batches}, keys)
-    return [spot for spot in holding(parts, sought(texts), messages) if spot not in wholes.read]
+    spots = holding(parts, sought(texts), messages.values())
+    holds = {spot: parts[spot] for spot in spots}
+    kept = {
+        *wholes.read,
+        *needed(holds, wholes.others.keys(), messages.keys(), lambda spot: _ends(lake, spot)),
+    }
+    return [spot for spot in holds if spot not in kept]
+
+
+def needed(
+    parts: Mapping[Spot, MessagePart],
+    wholes: Collection[Spot],
+    replaced: Collection[Spot],
+    ends: Callable[[Spot], bool],
+) -> Iterator[Spot]:
+    """The places of the parts from the first of a message to its last one, as far as it is whole or may become so.
+
+    A part that came twice between them is among them: without it the next would not follow.
+
+    Args:
+        parts: by their places.
+        wholes: the places of the last parts of whole messages.
+        replaced: those of messages that are replaced, so that nothing puts them together again.
+        ends: says whether nothing has come after a part.
+    """
+    for together in _neighbours(parts.items()):
+        spots = [spot for spot, _ in together]
+        end = next((i for i, spot in enumerate(spots) if spot in wholes), len(spots) - 1)
+        begin = max((i for i in range(end + 1) if together[i][1].number == 0), default=None)
+        number, total, *_ = together[end][1]
+        is_kept = spots[end] not in replaced if spots[end] in wholes else number + 1 < total
+        if begin is not None and is_kept and (spots[end] in wholes or ends(spots[end])):
+            yield from spots[begin : end + 1]
+
+
+def _ends(lake: Lake, spot: Spot) -> bool:
+    """True if no message that is decoded has come after that of a place."""
+    source, topic, partition, batch, offset = spot
+    return not lake.ask(
+        f"SELECT 1 FROM {{bronze.message}} WHERE source = {duck.text(source)} AND topic = {duck.text(topic)} "
+        f'AND "partition" = {partition} AND (batch > {batch} OR (batch = {batch} AND "offset" > {offset})) '
+        f"AND batch <= {lake.decoded()} LIMIT 1"
+    )
 
 
 def sought(texts: Iterable[str]) -> set[bytes]:
-    """The bytes of the values that are looked for."""
-    return {value for text in texts if len(text) >= LONG for value in _as_bytes(text) if len(value) >= _CUT}
+    """The bytes of the values that are looked for: a shorter one, such as a town or a year, is another row's, too."""
+    long = (text for text in texts if len(text) >= LONG and len(text.encode(errors="replace")) >= SURE)
+    return {value for text in long for value in _as_bytes(text) if len(value) >= _CUT}
 
 
 def holding(
