@@ -52,7 +52,11 @@ def erase(lake: Lake) -> int:
         replaced += _replaced(lake, batch)
     if not replaced:
         return 0
-    Removal.of(lake).messages(replaced)
+    removal = Removal.of(lake)
+    removal.details(
+        {row[: len(PLACE)] for row in replaced}
+    )  # first: of what is replaced nothing is found again
+    removal.messages(replaced)
     decisions.append(
         lake, [Decision(ERASED_LATE, BRONZE.name, {"batch": last, "messages": len(replaced)}, last)]
     )

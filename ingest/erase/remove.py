@@ -175,20 +175,25 @@ class Removal:
         named = ("kind", "batch", *PLACE, "key", "column", "raw", "detail")
         rows = [[row[name] for name in named] for row in traces.rejects(self.lake, erasure, mirror)]
         done = self._merge(REJECTS, named, rows, "DELETE")
+        holding = {change.place for change in erasure.changes if change.topic is not None}
+        return {"rows": done} | self.details(holding | set(map(tuple, erasure.parts)))
+
+    def details(self, places: Iterable[tuple[Any, ...]]) -> dict[str, int]:
+        """Remove the words of what silver wrote of messages at some places when it could not decode them."""
         with_details: list[tuple[Any, ...]] = []
         names, placed = ", ".join(map(duck.name, PLACE)), (*PLACE, "batch")
-        holding = {change.place for change in erasure.changes if change.topic is not None}
-        for places in batched(holding | set(map(tuple, erasure.parts))):
+        for places_of_batch in batched(places):
             rejected = self.lake.ask(
                 f"SELECT DISTINCT {names}, batch FROM {{rejects}} WHERE kind = 'message' "
-                f"AND detail <> '{GONE}' AND ({names}) IN ({duck.listed(places)})"
+                f"AND detail <> '{GONE}' AND ({names}) IN ({duck.listed(places_of_batch)})"
             )
             with_details += [tuple(row[name] for name in placed) for row in rejected]
-        then = f"UPDATE SET detail = '{GONE}', raw = NULL"
-        self._merge(REJECTS, placed, with_details, then, where="t.kind = 'message'")
+        # the rejects last: they say what there is to do
         then = f"UPDATE SET payload = to_json(struct({_member('reason')}, '{GONE}' AS detail, {_member('decoder')}))"
         self._merge(CHANGES, placed, with_details, then, where="t.kind = 'reject'")
-        return {"rows": done, "details": len(with_details)}
+        then = f"UPDATE SET detail = '{GONE}', raw = NULL"
+        self._merge(REJECTS, placed, with_details, then, where="t.kind = 'message'")
+        return {"details": len(with_details)}
 
     def _dismissals(self, erasure: Erasure, mirror: Mirror) -> dict[str, int]:
         """Delete dismissals that name the rows, and remove what alerts quote of them."""

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from ingest.cli.app import app
 from ingest.config import load
 from ingest.decoding.split import MessagePart
-from ingest.erase import late, replacements, unread_parts
+from ingest.erase import late, remove, replacements, unread_parts
 from ingest.erase import plan as planning
 from ingest.erase.search import search
 from ingest.errors import Undecodable
@@ -131,7 +131,7 @@ def test_what_came_twice_or_was_broken_off_goes(tmp_path: Path) -> None:
     assert {parts.offsets[at] for at, (value, _) in enumerate(SENT) if value in (SENT[0][0], *OTHERS)} == kept
 
 
-def test_what_came_late_in_parts_goes(tmp_path: Path) -> None:
+def test_what_came_late_in_parts_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A message from before the erasure that is sent again, in parts of which one comes twice."""
     parts = Parts(tmp_path, unstarted())
     decided(parts.lake, planning.plan(parts.lake, "depot.people", [(NUMBER,)], "asked", now=True))
@@ -141,6 +141,23 @@ def test_what_came_late_in_parts_goes(tmp_path: Path) -> None:
     assert offsets == sorted(offset for offset in going if offset >= offsets[0])
     [twice] = [offset for offset in offsets if b"refused" in going[offset]]
     assert twice == offsets[0]  # a first part begins the message again
+
+    steps: list[tuple[str, set[int]]] = []
+
+    class Recorded:
+        """What is asked of a removal."""
+
+        def details(self, places: Iterable[tuple[Any, ...]]) -> None:
+            steps.append(("details", {place[3] for place in places}))
+
+        def messages(self, rows: Sequence[tuple[Any, ...]]) -> None:
+            steps.append(("messages", {row[3] for row in rows}))
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(remove.Removal, "of", lambda _lake: Recorded())
+    with pytest.raises(KeyboardInterrupt):
+        late.erase(parts.lake)
+    assert [("details", {*going}), ("messages", {*going})] == steps
 
 
 def placed(values: Iterable[bytes], *, kafka: bool) -> dict[Spot, MessagePart]:
@@ -271,6 +288,9 @@ def test_no_byte_of_them_is_left(spark: Any, tmp_path: Path) -> None:
     assert left.startswith("1 message that could not be decoded")  # the other row's
     pieces = [WORD, WORD[:8], WORD[-8:], LONG[:30], NUMBER]
     assert [] == search(Path(parts.lake.path("")), pieces).hits
+    first, second = cut(event(25, "UPDATE", NUMBER, WORD), WORD, 8)
+    parts.more(first, first, second)
+    assert late.erase(parts.lake) == 3
     differences = rebuild(parts.lake, 1, dry_run=True).differences  # the books count what was erased
     assert differences["changes"].none, differences
     assert differences["rejects"].none, differences
