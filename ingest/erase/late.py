@@ -20,6 +20,7 @@ from ingest.erase.replacements import (
     message_row,
     opened,
     replacement,
+    replay_row,
     without_parts,
 )
 from ingest.lake import barriers, decisions, duck, sealing
@@ -33,6 +34,7 @@ from ingest.silver import split_lookup
 from ingest.silver.decode import lifting
 from ingest.silver.lift import INPUT, SourceDecoder
 from ingest.silver.messages import of_batches
+from ingest.silver.split_messages import Spot
 
 _COLUMNS = BRONZE.part(*INPUT)
 
@@ -57,10 +59,9 @@ def erase(lake: Lake) -> int:
         {row[: len(PLACE)] for row in replaced}
     )  # first: of what is replaced nothing is found again
     removal.messages(replaced)
-    decisions.append(
-        lake, [Decision(ERASED_LATE, BRONZE.name, {"batch": last, "messages": len(replaced)}, last)]
-    )
-    return len(replaced)
+    messages = sum(1 for row in replaced if row[5] != REPLAY)
+    decisions.append(lake, [Decision(ERASED_LATE, BRONZE.name, {"batch": last, "messages": messages}, last)])
+    return messages
 
 
 def _batches(lake: Tables, since: int, last: int) -> list[int]:
@@ -74,10 +75,11 @@ def _batches(lake: Tables, since: int, last: int) -> list[int]:
 
 
 def _replaced(lake: Lake, batch: int) -> Iterator[tuple[Any, ...]]:
-    """Replacements of a batch's messages, including those that it has replayed."""
+    """Replacements of a batch's messages, including those that it has replayed, and of these replays."""
     names = ", ".join(map(duck.name, INPUT))
     rows = lake.ask(f"SELECT {names} FROM {{bronze.message}} WHERE batch = {batch}")
-    for replay in lake.ask(f"SELECT {names} FROM {{bronze.{REPLAY}}} WHERE batch = {batch}"):
+    replays = lake.ask(f"SELECT {names} FROM {{bronze.{REPLAY}}} WHERE batch = {batch}")
+    for replay in replays:
         same = " AND ".join(f"{duck.name(name)} = {duck.value(replay[name])}" for name in PLACE)
         old = json.loads(replay["value"])["batch"]
         rows += lake.ask(f"SELECT {names} FROM {{bronze.message}} WHERE batch = {old} AND {same}")
@@ -88,7 +90,7 @@ def _replaced(lake: Lake, batch: int) -> Iterator[tuple[Any, ...]]:
     wholes = split_lookup.wholes_of(lake, {row["batch"] for row in rows}, keys)
     how = lifting(lake, of_batches(lake, (batch, batch), 1), wholes)
     page = pa.RecordBatch.from_pylist(rows, schema=_COLUMNS)
-    unread, sources = UnreadParts(), set[str]()
+    unread, sources, stopped = UnreadParts(), set[str](), set[Spot]()
     for name, epoch, part in parted(page, how.starts):
         decoder = SourceDecoder(replace(how, epochs={name: epoch}), name)
         for i, numbers in decoder.stopped_rows(part).items():
@@ -102,4 +104,8 @@ def _replaced(lake: Lake, batch: int) -> Iterator[tuple[Any, ...]]:
                 yield message_row(keys, sealed_row, new.value, new.signature)
                 unread.add(new, whole)
                 sources.add(name)
+                stopped.add(Spot.of(row))
+    for replay in replays:
+        if Spot.of(replay | {"batch": json.loads(replay["value"])["batch"]}) in stopped:
+            yield replay_row(replay)
     yield from unread.replaced(lake, keys, how.barriers, sources)

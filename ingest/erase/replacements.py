@@ -53,14 +53,11 @@ def replaced(lake: Lake, erasure: Erasure) -> list[tuple[Any, ...]]:
     replayed_in: set[int] = set()
     replays = _rows_at(lake, REPLAY, wanted)
     for row in replays:
-        replayed = json.loads(row["value"])
         how = wanted[_place(row)]
         if row["batch"] in how:
             replayed_in.add(row["batch"])
-            how.setdefault(replayed["batch"], set()).update(how[row["batch"]])
-            replayed["reject"] = replayed.get("reject", {}) | {"detail": GONE}
-            value = json.dumps(replayed, ensure_ascii=False).encode()
-            going.append((*_place(row), row["batch"], REPLAY, bytearray(value), None))
+            how.setdefault(json.loads(row["value"])["batch"], set()).update(how[row["batch"]])
+            going.append(replay_row(row))
     keys = sealing.opener(lake)
     rows = [
         opened(keys, row)
@@ -151,6 +148,14 @@ def message_row(keys: Opener, row: Row, value: bytes, signature: bytes) -> tuple
         return *place, batch, "message", bytearray(value), bytearray(signature)
     parts = Parts(None, value, [{"key": HEADER, "value": signature}])
     return *place, batch, "message", bytearray(keys.sealed_again(batch, place, row[SEALED], parts)), None
+
+
+def replay_row(row: Row) -> tuple[Any, ...]:
+    """A replay's replacement, without what its reject quotes of the message."""
+    replayed = json.loads(row["value"])
+    replayed["reject"] = replayed.get("reject", {}) | {"detail": GONE}
+    value = json.dumps(replayed, ensure_ascii=False).encode()
+    return *_place(row), row["batch"], REPLAY, bytearray(value), None
 
 
 def _place(row: Row) -> tuple[Any, ...]:

@@ -160,6 +160,34 @@ def test_what_came_late_in_parts_goes(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [("details", {*going}), ("messages", {*going})] == steps
 
 
+def test_a_late_replay_quotes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It repeats the detail of the message's reject, which may quote a value."""
+    parts = Parts(tmp_path, unstarted())
+    decided(parts.lake, planning.plan(parts.lake, "depot.people", [(NUMBER,)], "asked", now=True))
+    [offset, _] = parts.more(event(26, "UPDATE", NUMBER, WORD), event(27, "UPDATE", "1", STAYS))
+    parts.more(SENT[0][0])
+    quoting = {"batch": 2, "reject": {"reason": "bad-json", "detail": WORD}}
+    asked = Lake.ask
+
+    def ask(lake: Lake, text: str) -> list[dict[str, Any]]:
+        """Rows of a lake in which the third batch has replayed the second's messages."""
+        rows = asked(
+            lake, text.replace("{bronze.replay} WHERE batch = 3", "{bronze.message} WHERE batch = 2")
+        )
+        return (
+            [row | {"batch": 3, "value": json.dumps(quoting).encode()} for row in rows]
+            if "bronze.replay" in text
+            else rows
+        )
+
+    monkeypatch.setattr(Lake, "ask", ask)
+    [message, replay] = [row for row in late._replaced(parts.lake, 3) if row[3] >= offset]
+    assert [(offset, 2, "message"), (offset, 3, "replay")] == [
+        (row[3], row[4], row[5]) for row in (message, replay)
+    ]
+    assert json.loads(replay[6]) == quoting | {"reject": {"reason": "bad-json", "detail": "(erased)"}}
+
+
 def placed(values: Iterable[bytes], *, kafka: bool) -> dict[Spot, MessagePart]:
     """Parts that lie one behind the other, as a broker or a file numbers them."""
     parts, offset = {}, 5
