@@ -102,7 +102,7 @@ def holding(
     """The places of the parts that hold something of some values, or are pieces of some messages; with all of its message."""
     for together in _neighbours(parts.items()):
         data = b"".join({part.number: part.data for _, part in together}.values())
-        if _holds(data, values) or (len(data) >= _PIECE and any(data in message for message in messages)):
+        if _holds(data, values) or (len(data) >= _PIECE and any(data in whole for whole in messages)):
             yield from (spot for spot, _ in together)
 
 

@@ -51,7 +51,7 @@ def test_a_message_loses_one_row_and_keeps_the_others(name: str) -> None:
                   "key": messages[at].key, "value": messages[at].value, "headers": headers}  # fmt: skip
         new = replacement(reader, SECRET, stored, {rows[-1].row})
         assert new is not None
-        value, signature = new
+        value, signature, _ = new
         short = [*messages]
         short[at] = Message(value, None, messages[at].topic, ((HEADER, signature),))
         decoder = SourceDecoder(how, "s")
