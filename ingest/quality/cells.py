@@ -499,10 +499,10 @@ def _feed(lake: Lake, lanes: Sequence[_Reading], since: int, read: Read) -> None
         new.append(reading)
     if not new:
         return
-    by_name = {
-        "\x1f".join(text or "\0" for text in (reading.lane.source, *reading.lane.table)): reading
-        for reading in new
-    }
+    by_name: dict[str, list[_Reading]] = {}  # several where a table has further mirrors
+    for reading in new:
+        name = "\x1f".join(text or "\0" for text in (reading.lane.source, *reading.lane.table))
+        by_name.setdefault(name, []).append(reading)
     columns = (*duck.LANE, *columns_for((reading.stamps for reading in new), CHANGE))
     for rows in read(
         lake, CHANGES.name, columns, changes_since(since, (reading.lane.table.table for reading in new))
@@ -513,8 +513,8 @@ def _feed(lake: Lake, lanes: Sequence[_Reading], since: int, read: Read) -> None
         by_lane = rows.take(pc.sort_indices(coded.indices))
         ends = np.cumsum(np.bincount(coded.indices, minlength=len(coded.dictionary))).tolist()
         for name, begin, end in zip(coded.dictionary.to_pylist(), [0, *ends], ends, strict=False):
-            if name in by_name:
-                by_name[name].take(by_lane.slice(begin, end - begin))
+            for reading in by_name.get(name, ()):
+                reading.take(by_lane.slice(begin, end - begin))
 
 
 def _fed(lake: Lake, reading: _Reading, read: Read) -> bool:
