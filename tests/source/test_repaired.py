@@ -251,6 +251,7 @@ def keys(file: Path) -> set[int]:
 
 
 @pytest.mark.spark
+@pytest.mark.e2e
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.__name__)
 def test_every_command_that_is_printed_can_be_typed(
     bins: Bins,
