@@ -224,7 +224,7 @@ def fold(
 
 
 def place_in_history(event: Placed | SchemaStep) -> tuple[Order, bool]:
-    """Where an event stands; a step for a column that a row announces has the row's place, and comes before it."""
+    """An event's place; a step for a column that a row announces has the row's place, and comes before it."""
     return event.order, isinstance(event, Placed)
 
 

@@ -137,7 +137,7 @@ class Chain:
         table: the state of the fold; a change is compared before it is applied.
         logical: the logical type of each column for which messages name none.
         images: how the dialect writes images before.
-        loads: the table was loaded, maybe beside the changes.
+        loads: the table was loaded, maybe while changes came.
     """
 
     table: Table
@@ -208,7 +208,7 @@ class Chain:
     def _without_past(self, event: Placed) -> Excuse | None:
         """Why a row that no message has brought may be right: only of a table that was empty all rows have come.
 
-        A load that runs beside changes, and has no place among them, does not read what is deleted or moved meanwhile.
+        A load that runs while changes come, and has no place among them, does not read what is deleted or moved meanwhile.
         """
         if self._empty is None or self._empty.epoch != event.order.epoch:
             return Excuse.EPOCH
@@ -275,11 +275,11 @@ def _shows_empty(event: Placed | SchemaStep) -> bool:
     if isinstance(event, SchemaStep):
         return event.empties and not event.filled
     number = number_of(event.order)
-    return event.change.op is Op.TRUNCATE and number in (None, event.order.arrival[0])
+    return event.change.op is Op.TRUNCATE and (number is None or number == event.order.arrival[0])
 
 
 def lacks_key(change: Change, keys: Sequence[str]) -> bool:
-    """True of a delete whose row is named by other columns than the key, which has what stands for an unknown value."""
+    """True of a delete whose row is named by other columns than the key, which has the values that mean an unknown one."""
     cells = {name: text for name, text in change.old_cells.items() if (text or "").strip("0.")}
     return change.op is Op.DELETE and bool(cells) and cells.keys().isdisjoint(keys)
 

@@ -62,7 +62,7 @@ class FilePlan:
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # for a plan, which says what would be read
     moves: tuple[moved.Move, ...] = ()  # that a run records
-    # what to say of the source's path, if its folder is not there; None if nobody knows
+    # what to say of the source's path, if its folder is not there; None if that is not known
     missing: Mapping[str, str] | None = None
 
 

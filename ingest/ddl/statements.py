@@ -248,7 +248,7 @@ def _body_of_other(body: Cursor, scope: Scope, created: Effect, *, in_brackets: 
     is_whole = scope.dialect == "mysql" or not in_brackets or len(split(body.items)) == 1
     if is_whole and body.accept("LIKE"):
         other = scope.table(body)
-        # elsewhere keys, defaults and expressions stay behind, unless the statement says otherwise
+        # elsewhere keys, defaults and expressions are not copied, unless the statement says otherwise
         is_copy = scope.dialect == "mysql" or (body.accept("INCLUDING", "ALL") and body.done)
         return replace(created, note=created.note or "like", to=other if is_copy else None)
     if not in_brackets or body.word() in ("SELECT", "WITH"):

@@ -71,12 +71,12 @@ def load(text: str | bytes, name: str | None = None) -> AvroSchema:
 
 
 def of_other_kind(kind: str) -> str:
-    """The text that stands for a registry's schema of another kind: ``PROTOBUF``, ``JSON``."""
+    """The text that replaces a registry's schema of another kind: ``PROTOBUF``, ``JSON``."""
     return json.dumps({_KIND: kind})
 
 
 def _avro(tree: Any) -> Any:
-    """A schema's tree, unless it stands for one of another kind."""
+    """A schema's tree, unless it replaces one of another kind."""
     if isinstance(tree, dict) and tree.keys() == {_KIND}:
         raise _bad_schema(
             f"it is a {tree[_KIND]} schema, and only Avro is read: let the source's converter write Avro, or JSON without a schema"
@@ -143,7 +143,7 @@ def _truncated() -> Undecodable:
 
 
 def _prepared(schema: Any, depth: int) -> Any:
-    """A schema as fastavro takes it, without what it judges beside the way to read.
+    """A schema as fastavro takes it, without what it judges although reading does not need it.
 
     ``logicalType`` becomes ``logical``, so that fastavro does not judge it.
     """

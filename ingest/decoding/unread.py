@@ -200,7 +200,7 @@ def named(value: bytes, *, framed: bool = True) -> UnreadKind | None:
 def _has_outermost(value: bytes, names: frozenset[str]) -> bool:
     """True if an object has all of these members, and is not a row of a flattened topic, whose columns may be called so.
 
-    A converter of Kafka Connect's may have put the object beside its schema.
+    A converter of Kafka Connect's may have added the schema to the object.
     """
     if not names:
         return True

@@ -30,7 +30,7 @@ SEALED = "sealed"  # a row's bytes as bronze has them, next to what they were se
 
 
 class Replacement(NamedTuple):
-    """What stands in the place of a message, its signature, and the changes that are gone."""
+    """What replaces a message, its signature, and the changes that are gone."""
 
     value: bytes
     signature: bytes

@@ -110,7 +110,7 @@ Neighbours = list[tuple[Spot, MessagePart]]
 
 
 def _neighbours(parts: Iterable[tuple[Spot, MessagePart]]) -> Iterator[Neighbours]:
-    """Parts of what was one message, as far as they lie one behind the other; one that came twice lies there twice."""
+    """Parts of what was one message, as far as they follow each other; one that came twice lies there twice."""
     together: Neighbours = []
     for spot, part in sorted(parts, key=lambda placed: placed[0]):
         if together:

@@ -247,7 +247,7 @@ def tell(
 ) -> tuple[tuple[StoryEvent, ...], Row | None]:
     """One lane's events in the order of history, numbered after those ``before``, and the row after the last one.
 
-    ``images`` says how the lane's dialect writes images before, ``loads`` whether the table was loaded, maybe beside the changes.
+    ``images`` says how the lane's dialect writes images before, ``loads`` whether the table was loaded, maybe while changes came.
     """
     ordered = sorted(happened, key=lambda told: (*place_in_history(told.event), told.batch))
     table = Table(mirror.keys, mirror.key_types, soft=mirror.soft)

@@ -72,7 +72,7 @@ class Outdated:
         """In what the settings differ, each once."""
         return tuple(dict.fromkeys(chain.from_iterable(self.by_table.values())))
 
-    def beside(self, said: Container[TableId]) -> Outdated | None:
+    def without_said(self, said: Container[TableId]) -> Outdated | None:
         """The same without tables of which is ``said`` that they have other types, where nothing but `columns:` has changed."""
         left = {
             table: words

@@ -137,7 +137,7 @@ def of_other_settings(lake: Tables) -> tuple[list[Unlike], list[Outdated]]:
     batches = decoded_with.outdated(lake, lake.decoded())
     wrong = mistyped(lake, batches)
     of_types = {table for each in wrong for table in each.mirror.sources}
-    left = [more for each in batches if (more := each.beside(of_types))]
+    left = [more for each in batches if (more := each.without_said(of_types))]
     of_batches = {table for each in left for table in each.by_table}
     alone = [each for each in wrong if not each.mirror.sources & of_batches]
     return [*_of_types(lake.pipeline, alone), *_of_vectors(lake.pipeline, not_plain(lake))], left

@@ -66,7 +66,7 @@ class Broken:
     texts: tuple[str, ...]  # the key's cells as the source writes them
     batch: int
     differences: tuple[Mismatch, ...]
-    certain: bool = True  # no load beside the changes may have left the row out
+    certain: bool = True  # no load while changes came may have left the row out
 
     @property
     def is_unsent(self) -> bool:

@@ -57,7 +57,7 @@ def test_batches_of_tables_that_are_said_elsewhere_are_not_counted(depot: Writte
     other.write_text(depot.file.read_text("utf-8") + f"tables:\n{rules}", "utf-8")
     [both] = decoded_with.outdated(LakeReader(load(other)), depot.batch)
     assert (1, 2) == (both.first, both.last)
-    left = both.beside({TableId("depot", None, "bins")})
+    left = both.without_said({TableId("depot", None, "bins")})
     assert left is not None
     assert (2, 2) == (left.first, left.last)
     assert left.command.endswith("--last 2")

@@ -14,7 +14,7 @@ import pytest
 
 from ingest.change import Change, Op
 from ingest.fold import Placed, SchemaStep, Table
-from ingest.images_before import WHOLE, Chain, Excuse, ImagesBefore, Link
+from ingest.images_before import NEVER_CAME, WHOLE, Chain, Excuse, ImagesBefore, Link
 from ingest.order import RANK, Order
 from ingest.values.same_value import same_value
 from tests.model.checks import CAPTURES, Capture
@@ -255,3 +255,11 @@ def test_a_column_that_became_an_instant_is_not_compared() -> None:
         ]
         found += [link.is_broken for link in links(*changes)]
     assert [False, True] == found
+
+
+def test_the_mark_of_an_epoch_shows_an_empty_table() -> None:
+    """It is no message, and has arrived nowhere; a change after it of a row that no message brings has lost one."""
+    mark = placed(Op.TRUNCATE, 0, None, None, phase=0)
+    mark = mark._replace(order=mark.order._replace(arrival=()))
+    [link] = links(mark, placed(Op.UPDATE, 6, "a", "b"))
+    assert ((NEVER_CAME,), None) == (link.differences, link.excuse)
