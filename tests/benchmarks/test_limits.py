@@ -19,11 +19,26 @@ from benchmarks.contest.variants import variants
 
 def test_what_is_late_is_ended_with_all_that_it_started() -> None:
     """A contestant that hangs would hold the run for ever, or go on beside the next section."""
+    started = []
+
+    def work() -> None:
+        started.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
+        with limited(0.3):  # a part of the section
+            started[0].wait()
+
+    with pytest.raises(Late), limited(5):
+        work()
+    assert started[0].wait(10)
+    assert not psutil.pid_exists(started[0].pid)
+
+
+def test_what_was_started_before_goes_on() -> None:
+    """The Java of this process' session would be gone, and each test after this one that asks it would fail."""
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
-        with pytest.raises(Late), limited(0.3):
-            process.wait()
-        assert process.wait(10)
-    assert not psutil.pid_exists(process.pid)
+        with pytest.raises(Late), limited(0.1):
+            time.sleep(30)
+        assert process.poll() is None
+        process.kill()
 
 
 def test_the_earlier_of_two_limits_ends_both() -> None:
