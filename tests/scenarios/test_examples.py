@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,6 +66,17 @@ def test_the_demo_compares_all_examples(
     shown = capsys.readouterr().out
     assert "differing cells" in shown
     assert all(one.lake.pipeline.name in shown for one in shops.values())
+
+
+def test_the_readme_shows_what_the_demo_prints(shops: dict[str, Example]) -> None:
+    """A newcomer who counts other checks than the first page wonders what has gone wrong."""
+    readme = (ROOT / "README.md").read_text("utf-8")
+    for name, one in shops.items():
+        if one.result.batch == 1:  # else its checks were counted twice, as the demo does not
+            checks = ", ".join(f"{count} {state}" for state, count in sorted(one.result.checks.items()))
+            [line] = re.findall(rf"^ {name} +1 .* done$", readme, re.MULTILINE)
+            assert f"  {checks}  " in line
+            assert str(one.result.read) == line.split()[2]
 
 
 def test_no_lock_and_no_stray_file_is_left(shops: dict[str, Example]) -> None:
