@@ -115,8 +115,9 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message; a DDL message may name several tables and gives one for each."""
     if message.value is None:
         return [no_value(message, json_key(message.key, hints), hints)]
-    unwrapped = partial(debezium_events.unwrapped, hints=hints, topic=message.topic)
-    document, note = json_values.repaired(message.value, unwrapped)
+    document, note = json_values.repaired(
+        message.value, lambda raw: debezium_events.unwrapped(raw, hints, message.topic)
+    )
     payload = document.payload
     if payload is None:
         return [no_value(message, json_key(message.key, hints), hints)]
