@@ -96,7 +96,7 @@ def kind_of(event: Mapping[str, Any]) -> str:
         return "transaction"
     if names and CLOCKS.issuperset(names):
         return "heartbeat"
-    if _NOTIFICATION - {"id"} <= names <= _NOTIFICATION and isinstance(event["additional_data"], dict | None):
+    if _OF_NOTIFICATIONS <= names <= _NOTIFICATION and isinstance(event["additional_data"], dict | None):
         return "notification"
     if names == {"type", "data"} and isinstance(event["data"], dict) and "data-collections" in event["data"]:
         return "signal"
@@ -113,7 +113,8 @@ NOT_FOR_READERS = {  # the statements of a history are of all tables, and those 
     "notification": "a notification of the connector's, which is about no row",
     "signal": "a signal to the connector, which is about no row",
 }
-_NOTIFICATION = frozenset({"id", "aggregate_type", "type", "additional_data", "timestamp"})
+_OF_NOTIFICATIONS = frozenset({"aggregate_type", "type", "additional_data", "timestamp"})
+_NOTIFICATION = _OF_NOTIFICATIONS | {"id"}
 _OF_MARKS_ALONE = frozenset({"ts_ms", "data_collections"})
 _MARK = frozenset({"status", "id", "event_count"}) | _OF_MARKS_ALONE
 _SOURCE_FIELDS = frozenset(
