@@ -40,7 +40,7 @@ class AvroSchema:
     @cached_property
     def read(self) -> avro_reader.Read:
         """The function that reads a datum, put together when the first one comes."""
-        return avro_reader.reader(self.root, self.named)
+        return avro_reader.reader(self.root, self.resolved)
 
     def resolved(self, schema: Any) -> Any:
         """A type as its object or, for a union, its list; a name is replaced by what it names."""

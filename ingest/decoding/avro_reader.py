@@ -19,16 +19,16 @@ from ingest.errors import Undecodable
 Read = Callable[[bytes, int], tuple[Any, int]]
 
 
-def reader(root: Any, named: Mapping[str, Any]) -> Read:
-    """The function that reads a type of a schema that `avro.load` has checked; ``named`` are its types by full name."""
-    return _Readers(named).of(root)
+def reader(root: Any, resolved: Callable[[Any], Any]) -> Read:
+    """The function that reads a type of a schema that `avro.load` has checked; ``resolved`` gives a type as its object."""
+    return _Readers(resolved).of(root)
 
 
 class _Readers:
     """The functions of a schema's types; a named type has one, however often it comes."""
 
-    def __init__(self, named: Mapping[str, Any]) -> None:
-        self._named = named
+    def __init__(self, resolved: Callable[[Any], Any]) -> None:
+        self._resolved = resolved
         self._by_name: dict[str, Read] = {}
 
     def of(self, kind: Any) -> Read:
@@ -41,10 +41,6 @@ class _Readers:
         if name not in self._by_name:
             self._by_name[name] = self._made(resolved)
         return self._by_name[name]
-
-    def _resolved(self, kind: Any) -> Mapping[str, Any]:
-        """A type that is no union as its object."""
-        return (self._named.get(kind) or {"type": kind}) if isinstance(kind, str) else kind
 
     def _name(self, kind: Any) -> str:
         """A named type's full name; empty for other types."""
