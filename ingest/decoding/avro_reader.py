@@ -43,9 +43,7 @@ class _Readers:
         return self._by_name[name]
 
     def _name(self, kind: Any) -> str:
-        """A named type's full name; empty for other types."""
-        if isinstance(kind, list):
-            return ""
+        """A named type's full name; empty for other types that are no union."""
         resolved = self._resolved(kind)
         return str(resolved["name"]) if resolved["type"] in ("record", "error", "enum", "fixed") else ""
 
