@@ -252,9 +252,6 @@ def _listed(item: ColumnReader) -> ColumnReader:
     return ColumnReader("json", listed(item.json, json_values.text), listed(item.plain, plain_text))
 
 
-_NO_CELLS: dict[str, Any] = {}
-
-
 def json_key(key: bytes | None, plan_of: Callable[[bytes], ConnectPlan]) -> Image | None:
     """A Kafka key's columns, by the plan of its schema; None for no key and for no JSON object."""
     if not key or key.lstrip()[:1] != b"{":
@@ -314,6 +311,9 @@ def json_image(row: Mapping[str, Any], plan: ConnectPlan) -> Image:
     return {name: None if value is None else known(name, text)(value) for name, value in row.items()}
 
 
+_NO_CELLS: dict[str, Any] = {}
+
+
 def plain_image(
     row: Mapping[str, Any], plan: ConnectPlan, was: Mapping[str, Any] = _NO_CELLS, texts: Image = _NO_CELLS
 ) -> Image:
@@ -333,6 +333,14 @@ def plain_image(
             return image
     known = plan.plain.get
     return {name: None if value is None else known(name, plain_text)(value) for name, value in row.items()}
+
+
+def plain_images(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, plan: ConnectPlan
+) -> tuple[Image | None, Image | None]:
+    """The records before and after a change as row images by their plan, each None where there is none."""
+    old = None if before is None else plain_image(before, plan)
+    return old, None if after is None else plain_image(after, plan, before or _NO_CELLS, old or _NO_CELLS)
 
 
 _EXACT = frozenset({str, bytes, int})

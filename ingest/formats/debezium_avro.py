@@ -94,10 +94,7 @@ def _images(before: Any, after: Any, plan: connect.ConnectPlan) -> debezium.Imag
         raise Undecodable(
             "unsupported-source", "an image that is not a record is a MongoDB document, not a row"
         )
-    old = None if before is None else connect.plain_image(before, plan)
-    if after is None:
-        return old, None
-    return old, connect.plain_image(after, plan, before or {}, old or {})
+    return connect.plain_images(before, after, plan)
 
 
 def _texts(record: Any) -> Image:

@@ -146,8 +146,7 @@ def _row(
     plan = connect.plan(text, fields, declared.columns, meanings, _reading(hints.options))
     old = None if place.op is Op.INSERT else _cells(old, declared)
     new = None if place.op is Op.DELETE else _cells(new, declared)
-    before = None if old is None else connect.plain_image(old, plan)
-    after = None if new is None else connect.plain_image(new, plan, old or {}, before or {})
+    before, after = connect.plain_images(old, new, plan)
     rows.require_images(before, after, place.op)
     missing: list[str] = []
     images = (before or {}, after or {})
