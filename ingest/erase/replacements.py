@@ -14,7 +14,7 @@ from ingest.erase import unread_parts
 from ingest.erase.plan import Erasure, batched
 from ingest.errors import IngestError, command
 from ingest.lake import duck, sealing
-from ingest.lake.barriers import GONE, HEADER, Barriers, left_of
+from ingest.lake.barriers import GONE, HEADER, Barrier, Barriers, left_of
 from ingest.lake.envelope import Opener, Parts
 from ingest.lake.lake import Lake
 from ingest.lake.rejects import PLACE, REPLAY
@@ -79,7 +79,7 @@ def replaced(lake: Lake, erasure: Erasure) -> list[tuple[Any, ...]]:
             going.append(message_row(keys, row, new.value, new.signature))
             going += without_parts(lake, keys, secret, wholes, row, new.value)
             unread.add(new, whole)
-    sources = {str(barrier[0]) for barrier in erasure.barriers}
+    sources = {Barrier.from_value(barrier).source for barrier in erasure.barriers}
     parts = list(unread.replaced(lake, keys, secret, sources))
     erasure.parts = [*erasure.parts, *(row[: len(PLACE)] for row in parts)]
     return going + parts
