@@ -176,7 +176,7 @@ class Removal:
         rows = [[row[name] for name in named] for row in traces.rejects(self.lake, erasure, mirror)]
         done = self._merge(REJECTS, named, rows, "DELETE")
         holding = {change.place for change in erasure.changes if change.topic is not None}
-        return {"rows": done} | self.details(holding | set(map(tuple, erasure.parts)))
+        return {"rows": done} | self.details(holding.union(erasure.parts))
 
     def details(self, places: Iterable[tuple[Any, ...]]) -> dict[str, int]:
         """Remove the words of what silver wrote of messages at some places when it could not decode them."""
