@@ -13,16 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from ingest.erase.remove import Removal
-from ingest.erase.replacements import (
-    SEALED,
-    UnreadParts,
-    in_full,
-    message_row,
-    opened,
-    replacement,
-    replay_row,
-    without_parts,
-)
+from ingest.erase.replacements import SEALED, Replacing, opened, replay_row
 from ingest.lake import barriers, decisions, duck, sealing
 from ingest.lake.decisions import ERASED_LATE, Decision
 from ingest.lake.lake import Lake
@@ -86,26 +77,22 @@ def _replaced(lake: Lake, batch: int) -> Iterator[tuple[Any, ...]]:
     keys = sealing.opener(lake)
     rows = [row for row in rows if not (keys.seals(row["batch"]) and keys.is_lost(row["value"]))]
     rows = [opened(keys, row) for row in rows]
-    sealed = {(*(row[each] for each in PLACE), row["batch"]): row[SEALED] for row in rows if SEALED in row}
+    sealed = {Spot.of(row): row[SEALED] for row in rows if SEALED in row}
     wholes = split_lookup.wholes_of(lake, {row["batch"] for row in rows}, keys)
     how = lifting(lake, of_batches(lake, (batch, batch), 1), wholes)
     page = pa.RecordBatch.from_pylist(rows, schema=_COLUMNS)
-    unread, sources, stopped = UnreadParts(), set[str](), set[Spot]()
+    replacing, sources, stopped = Replacing(lake, keys, how.barriers, wholes), set[str](), set[Spot]()
     for name, epoch, part in parted(page, how.starts):
         decoder = SourceDecoder(replace(how, epochs={name: epoch}), name)
         for i, numbers in decoder.stopped_rows(part).items():
             row: Row = part.slice(i, 1).to_pylist()[0]
-            whole = in_full(wholes, row)
-            new = replacement(decoder, how.barriers, whole, {*numbers})
-            if new is not None:
-                yield from without_parts(lake, keys, how.barriers, wholes, row, new.value)
-                at_place = (*(row[each] for each in PLACE), row["batch"])
-                sealed_row = row | ({SEALED: sealed[at_place]} if at_place in sealed else {})
-                yield message_row(keys, sealed_row, new.value, new.signature)
-                unread.add(new, whole)
+            if (spot := Spot.of(row)) in sealed:
+                row[SEALED] = sealed[spot]
+            if new := replacing.without(decoder, row, {*numbers}):
+                yield from new
                 sources.add(name)
-                stopped.add(Spot.of(row))
+                stopped.add(spot)
     for replay in replays:
         if Spot.of(replay | {"batch": json.loads(replay["value"])["batch"]}) in stopped:
             yield replay_row(replay)
-    yield from unread.replaced(lake, keys, how.barriers, sources)
+    yield from replacing.unread_parts(sources)

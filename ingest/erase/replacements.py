@@ -71,40 +71,56 @@ def replaced(lake: Lake, erasure: Erasure) -> list[tuple[Any, ...]]:
     wholes = split_lookup.wholes_of(
         lake, batches | (_with_parts(lake, replayed_in) if replayed_in else set()), keys
     )
-    unread = UnreadParts({*erasure.cells, *(text for key in erasure.keys for text in key)})
+    texts = {*erasure.cells, *(text for key in erasure.keys for text in key)}
+    replacing = Replacing(lake, keys, secret, wholes, texts)
     for row in rows:
         numbers = {number for number, _ in wanted[_place(row)][row["batch"]]}
-        whole = in_full(wholes, row)
-        if (new := replacement(decoders[row["source"]], secret, whole, numbers)) is not None:
-            going.append(message_row(keys, row, new.value, new.signature))
-            going += without_parts(lake, keys, secret, wholes, row, new.value)
-            unread.add(new, whole)
+        going += replacing.without(decoders[row["source"]], row, numbers)
     sources = {Barrier.from_value(barrier).source for barrier in erasure.barriers}
-    parts = list(unread.replaced(lake, keys, secret, sources))
+    parts = list(replacing.unread_parts(sources))
     erasure.parts = [*erasure.parts, *(row[: len(PLACE)] for row in parts)]
     return going + parts
 
 
-class UnreadParts:
-    """Gathers what some rows' messages hold, by which parts of split messages are recognised that nothing has read."""
+class Replacing:
+    """Replaces messages, and gathers what their rows hold, by which parts of split ones are recognised that nothing has read."""
 
-    def __init__(self, texts: Iterable[str] = ()) -> None:
+    def __init__(
+        self, lake: Lake, keys: Opener, secret: Barriers, wholes: Wholes, texts: Iterable[str] = ()
+    ) -> None:
+        self.lake, self.keys, self.secret, self.wholes = lake, keys, secret, wholes
         self.texts, self.messages = set(texts), dict[Spot, bytes]()
 
-    def add(self, new: Replacement, whole: Row) -> None:
+    def without(self, decoder: SourceDecoder, row: Row, numbers: set[int | None]) -> list[tuple[Any, ...]]:
+        """Replacements of a message without the rows of some numbers, and of its other parts; none if it lacks them already."""
+        whole = row | {"value": self.wholes.read.get(Spot.of(row), row["value"])}
+        new = replacement(decoder, self.secret, whole, numbers)
+        if new is None:
+            return []
+        self._add(new, whole)
+        return [
+            message_row(self.keys, row, new.value, new.signature),
+            *self._without_parts(row, new.value),
+        ]
+
+    def _without_parts(self, row: Row, replaced: bytes) -> Iterator[tuple[Any, ...]]:
+        """Replacements of the other parts of a message, which hold nothing any more; ``replaced`` is that of the last one."""
+        for other in _rows_of(self.lake, self.wholes.others.get(Spot.of(row), ())):
+            empty = self.secret.replacement(left_of(replaced).table, 0, [])
+            yield message_row(self.keys, opened(self.keys, other), *empty)
+
+    def _add(self, new: Replacement, whole: Row) -> None:
         """Add a whole message, with the changes that it loses: as they were sent, before anything was masked."""
         images = (image for change in new.erased for image in (change.before, change.after) if image)
         self.texts.update(text for image in images for text in image.values() if text)
         if message := whole["value"]:
             self.messages[Spot.of(whole)] = bytes(message)
 
-    def replaced(
-        self, lake: Lake, keys: Opener, secret: Barriers, sources: Iterable[str]
-    ) -> Iterator[tuple[Any, ...]]:
-        """The parts' replacements, which are refused like the parts."""
-        spots = unread_parts.touched(lake, keys, sources, self.texts, self.messages)
-        for row in _rows_of(lake, spots):
-            yield message_row(keys, opened(keys, row), *secret.refused(SPLIT))
+    def unread_parts(self, sources: Iterable[str]) -> Iterator[tuple[Any, ...]]:
+        """Replacements of the parts of some sources' messages that nothing has read, which are refused like the parts."""
+        spots = unread_parts.touched(self.lake, self.keys, sources, self.texts, self.messages)
+        for row in _rows_of(self.lake, spots):
+            yield message_row(self.keys, opened(self.keys, row), *self.secret.refused(SPLIT))
 
 
 def _with_parts(lake: Tables, replays: set[int]) -> set[int]:
@@ -115,19 +131,6 @@ def _with_parts(lake: Tables, replays: set[int]) -> set[int]:
         f"AND json_extract_string(decode(value), '$.reject.reason') = {duck.text(SPLIT)}"
     )
     return {row["batch"] for row in rows}
-
-
-def in_full(wholes: Wholes, row: Row) -> Row:
-    """A message's row with the whole message, if it is the last part of one."""
-    return row | {"value": wholes.read.get(Spot.of(row), row["value"])}
-
-
-def without_parts(
-    lake: Tables, keys: Opener, secret: Barriers, wholes: Wholes, row: Row, replaced: bytes
-) -> Iterator[tuple[Any, ...]]:
-    """Replacements of the other parts of a message, which hold nothing any more; ``replaced`` is that of the last one."""
-    for other in _rows_of(lake, wholes.others.get(Spot.of(row), ())):
-        yield message_row(keys, opened(keys, other), *secret.replacement(left_of(replaced).table, 0, []))
 
 
 def opened(keys: Opener, row: Row) -> Row:
