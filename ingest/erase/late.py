@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from ingest.erase.remove import Removal
-from ingest.erase.replacements import SEALED, Replacing, opened, replay_row
+from ingest.erase.replacements import SEALED, Replacing, opened, replay_row, rows_of
 from ingest.lake import barriers, decisions, duck, sealing
 from ingest.lake.decisions import ERASED_LATE, Decision
 from ingest.lake.lake import Lake
@@ -69,11 +69,11 @@ def _replaced(lake: Lake, batch: int) -> Iterator[tuple[Any, ...]]:
     """Replacements of a batch's messages, including those that it has replayed, and of these replays."""
     names = ", ".join(map(duck.name, INPUT))
     rows = lake.ask(f"SELECT {names} FROM {{bronze.message}} WHERE batch = {batch}")
-    replays = lake.ask(f"SELECT {names} FROM {{bronze.{REPLAY}}} WHERE batch = {batch}")
-    for replay in replays:
-        same = " AND ".join(f"{duck.name(name)} = {duck.value(replay[name])}" for name in PLACE)
-        old = json.loads(replay["value"])["batch"]
-        rows += lake.ask(f"SELECT {names} FROM {{bronze.message}} WHERE batch = {old} AND {same}")
+    replays = [
+        (replay, Spot.of(replay | {"batch": json.loads(replay["value"])["batch"]}))
+        for replay in lake.ask(f"SELECT {names} FROM {{bronze.{REPLAY}}} WHERE batch = {batch}")
+    ]
+    rows += rows_of(lake, [spot for _, spot in replays])
     keys = sealing.opener(lake)
     rows = [row for row in rows if not (keys.seals(row["batch"]) and keys.is_lost(row["value"]))]
     rows = [opened(keys, row) for row in rows]
@@ -92,7 +92,7 @@ def _replaced(lake: Lake, batch: int) -> Iterator[tuple[Any, ...]]:
                 yield from new
                 sources.add(name)
                 stopped.add(spot)
-    for replay in replays:
-        if Spot.of(replay | {"batch": json.loads(replay["value"])["batch"]}) in stopped:
+    for replay, spot in replays:
+        if spot in stopped:
             yield replay_row(replay)
     yield from replacing.unread_parts(sources)

@@ -105,7 +105,7 @@ class Replacing:
 
     def _without_parts(self, row: Row, replaced: bytes) -> Iterator[tuple[Any, ...]]:
         """Replacements of the other parts of a message, which hold nothing any more; ``replaced`` is that of the last one."""
-        for other in _rows_of(self.lake, self.wholes.others.get(Spot.of(row), ())):
+        for other in rows_of(self.lake, self.wholes.others.get(Spot.of(row), ())):
             empty = self.secret.replacement(left_of(replaced).table, 0, [])
             yield message_row(self.keys, opened(self.keys, other), *empty)
 
@@ -119,7 +119,7 @@ class Replacing:
     def unread_parts(self, sources: Iterable[str]) -> Iterator[tuple[Any, ...]]:
         """Replacements of the parts of some sources' messages that nothing has read, which are refused like the parts."""
         spots = unread_parts.touched(self.lake, self.keys, sources, self.texts, self.messages)
-        for row in _rows_of(self.lake, spots):
+        for row in rows_of(self.lake, spots):
             yield message_row(self.keys, opened(self.keys, row), *self.secret.refused(SPLIT))
 
 
@@ -165,20 +165,23 @@ def _place(row: Row) -> tuple[Any, ...]:
     return tuple(row[name] for name in PLACE)
 
 
-def _rows_at(lake: Tables, kind: str, places: Iterable[tuple[Any, ...]]) -> Iterator[Row]:
+def _rows_at(
+    lake: Tables, kind: str, places: Iterable[tuple[Any, ...]], of_batches: str = ""
+) -> Iterator[Row]:
     names = ", ".join(map(duck.name, PLACE))
     for places_of_batch in batched(places):
         yield from lake.ask(
             f'SELECT {names}, batch, "key", "value", headers FROM {{bronze.{kind}}} '
-            f"WHERE ({names}) IN ({duck.listed(places_of_batch)})"
+            f"WHERE ({names}) IN ({duck.listed(places_of_batch)}){of_batches}"
         )
 
 
-def _rows_of(lake: Tables, spots: Iterable[Spot]) -> Iterator[Row]:
+def rows_of(lake: Tables, spots: Iterable[Spot]) -> Iterator[Row]:
     """The messages at some places."""
-    places = {(*spot[:3], spot.offset) for spot in spots}
     wanted = {*spots}
-    return (row for row in _rows_at(lake, "message", places) if Spot.of(row) in wanted)
+    places = {(*spot[:3], spot.offset) for spot in wanted}
+    of_batches = f" AND batch IN ({', '.join(map(str, {spot.batch for spot in wanted}))})"
+    return (row for row in _rows_at(lake, "message", places, of_batches) if Spot.of(row) in wanted)
 
 
 def _decoders(
