@@ -93,12 +93,7 @@ class Parts:
             "sources: [{name: s, path: ./in.bin, format: tencent-protobuf, settle: 0s}]\n",
             "utf-8",
         )
-        values = [value for value, _ in SENT]
-        (folder / "in.bin").write_bytes(
-            b"".join(len(value).to_bytes(LENGTH, "big") + value for value in values)
-        )
-        self.offsets = [LENGTH * at + sum(map(len, values[:at])) for at in range(len(values))]
-        assert [] == run(session, load(self.file), ("bronze", "silver", "gold")).failures
+        self.offsets = self.more(*(value for value, _ in SENT))
 
     def more(self, *values: bytes) -> list[int]:
         """Land and decode further envelopes; their offsets."""
