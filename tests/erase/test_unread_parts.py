@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from ingest.run import run
 from ingest.silver.rebuild import rebuild
 from ingest.silver.split_messages import LENGTH, Spot
 from tests.erase.test_special_lakes import decided
-from tests.formats.protobuf_cases import encode
+from tests.formats.protobuf_cases import cut_at, encode
 from tests.timing import is_within
 from tests.unstarted import unstarted
 
@@ -59,11 +58,7 @@ def event(serial: int, op: str, key: str, word: str) -> bytes:
 def cut(envelope: bytes, value: str, *into: int) -> list[bytes]:
     """Parts of an envelope, cut so many bytes into a value."""
     data = tencent_protobuf.SUBSCRIBE.read("Envelope", envelope).data
-    at = [0, *(data.index(value.encode()) + each for each in into), len(data)]
-    return [
-        encode("tencent-protobuf", {"version": 1, "total": len(at) - 1, "index": number, "data": {"$hex": data[start:end].hex()}})
-        for number, (start, end) in enumerate(pairwise(at))
-    ]  # fmt: skip
+    return cut_at(data, *(data.index(value.encode()) + each for each in into))
 
 
 TWICE = cut(event(20, "INSERT", NUMBER, WORD), WORD, 4, 11)

@@ -6,6 +6,7 @@ A case names fields as the vendor's ``.proto`` does; an enum's value is its word
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 EVENT_TYPES = (
@@ -193,13 +194,19 @@ def varint(value: int) -> bytes:
 
 
 def in_parts(envelope: bytes, parts: int) -> list[bytes]:
-    """Parts of one of Tencent's envelopes, as the service sends them: of the first one the index, 0, is left out."""
+    """So many parts of one of Tencent's envelopes, of one size but for the last."""
     from ingest.formats import tencent_protobuf
 
     data = tencent_protobuf.SUBSCRIBE.read("Envelope", envelope).data
     size = -(-len(data) // parts)
-    cuts = [data[at * size : (at + 1) * size] for at in range(parts)]
+    return cut_at(data, *(at * size for at in range(1, parts)))
+
+
+def cut_at(data: bytes, *places: int) -> list[bytes]:
+    """Parts of the data of one of Tencent's envelopes, as the service sends them: of the first one the index, 0, is left out."""
+    cuts = [data[start:end] for start, end in pairwise([0, *places, len(data)])]
+    total = len(cuts)
     return [
-        encode("tencent-protobuf", {"version": 1, "total": parts, "index": at, "data": {"$hex": cut.hex()}})
+        encode("tencent-protobuf", {"version": 1, "total": total, "index": at, "data": {"$hex": cut.hex()}})
         for at, cut in enumerate(cuts)
     ]
