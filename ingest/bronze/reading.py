@@ -254,19 +254,8 @@ def _lines(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
         lines, rest = [b""] * TOGETHER, data
         while len(lines) == TOGETHER:
             *lines, rest = rest.split(b"\n", TOGETHER)
-            group: list[Record] = []
-            consumed = 0
-            for line in lines:
-                if offset >= work.end:
-                    break
-                length = len(line) + skipped
-                if skipped or length > work.max_record_bytes:
-                    group.append((offset, None, length))
-                    skipped = 0
-                elif line and not line.isspace():
-                    group.append((offset, _plain(line, offset), length))
-                consumed += len(line) + 1
-                offset += length + 1
+            group, consumed, offset = _records(work, lines, offset, skipped)
+            skipped = 0 if lines else skipped
             hashed.update(memoryview(data)[:consumed])
             data = rest
             yield group, offset
@@ -277,6 +266,27 @@ def _lines(work: Range, stream: BinaryIO, hashed: _Hashed) -> Groups:
             hashed.update(rest)
             skipped, rest = skipped + len(rest), b""
     yield from _last_line(work, hashed, mark, rest, skipped, offset)
+
+
+def _records(work: Range, lines: Sequence[bytes], offset: int, skipped: int) -> tuple[list[Record], int, int]:
+    """The records of the lines that start in the range, the size of these lines, and the offset reached.
+
+    Of the first line so many bytes as ``skipped`` says came before, because it is too large to keep.
+    """
+    group: list[Record] = []
+    consumed = 0
+    for line in lines:
+        if offset >= work.end:
+            break
+        length = len(line) + skipped
+        if skipped or length > work.max_record_bytes:
+            group.append((offset, None, length))
+            skipped = 0
+        elif line and not line.isspace():
+            group.append((offset, _plain(line, offset), length))
+        consumed += len(line) + 1
+        offset += length + 1
+    return group, consumed, offset
 
 
 def _cut_after_line(data: bytes) -> tuple[bytes, bytes]:
