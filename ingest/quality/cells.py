@@ -678,7 +678,8 @@ class _Check:
         types = self.subject.types
         if any(types.get(column.column) != column.delta for column in self.mirror.key_columns):
             return self.compared  # another check reports it
-        wanted, closed, beyond = self._expected()
+        gained = self._gained()
+        wanted, closed, beyond = self._expected(gained)
         if self.compared.touched and not wanted.known:
             self.compared.left_out.append("no change has all columns of its key")
         rows = mirror_rows(self.lake, self.mirror, self.types, None if closed else wanted.known)
@@ -689,7 +690,6 @@ class _Check:
         ) + [wrong for wrong in beyond if wrong.key in wanted.rows]
         self.compared.texts, self.compared.reread = wanted.texts, wanted.reread
         self.compared.twice = set(wanted.twice) - self._repeated(wanted)
-        gained = self._gained()
         if gained > 0:
             self._find_begun()
         elif gained < 0:
@@ -699,7 +699,7 @@ class _Check:
         }
         return self.compared
 
-    def _expected(self) -> tuple[Expected, bool, list[Wrong]]:
+    def _expected(self, gained: int) -> tuple[Expected, bool, list[Wrong]]:
         """What all lanes give, whether a row without any change is surplus, and values of columns that the mirror lacks."""
         wanted, closed, beyond = Expected(), self.deep, list[Wrong]()
         for reading in self.lanes:
@@ -715,12 +715,12 @@ class _Check:
                 among(reading.sample.hashes, hashes),
             )
             wanted.add(folded)
-            self.compared.proof.add(self._proof(reading))
+            self.compared.proof.add(self._proof(reading, gained))
             beyond += self._without_a_column(reading, folded)
             closed &= reading.whole and not reading.above
         return wanted, closed, beyond
 
-    def _proof(self, reading: _Reading) -> Proof:
+    def _proof(self, reading: _Reading, gained: int) -> Proof:
         """What the images before of one lane's new changes prove."""
         changes = reading.sample.table()
         if changes is None:
@@ -738,7 +738,7 @@ class _Check:
             steps,
             reading.images,
             reading.cut.met,
-            self._gained() > 0,
+            gained > 0,
         )
         return images_before.prove(self.lake, self.mirror, lane, self.since)
 
