@@ -392,13 +392,11 @@ def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
     screened = screen(lane.changes, lane.truncates, since, lane.images, BEGUN if many else FIRSTS)
     compare_firsts(lake, mirror, screened, lane, since)
     proof = Proof(screened.compared, screened.proven)
-    loaded = bool(screened.unsent) and _is_loaded(lake, lane.lane, since)
-    unsent = (
-        screened.unsent
-        if loaded or (screened.unsent and lane.was_emptied)
-        else screened.unsent & screened.other
-    )
-    begun = _not_erased(lake, mirror, lane, _keys_of(unsent, lane, mirror))
+    unsent = screened.unsent
+    loaded = bool(unsent) and _is_loaded(lake, lane.lane, since)
+    if unsent and not (loaded or lane.was_emptied):
+        unsent = unsent & screened.other
+    begun = _not_erased(lake, mirror, lane, _keys_of(unsent, lane, mirror)) if unsent else {}
     if not screened.suspects and not lane.met and not begun:
         return proof
     keys = _keys_of(screened.suspects, lane, mirror) | dict(islice(lane.met.items(), JUDGED))
@@ -515,6 +513,8 @@ def steps_of(steps: StepsOf, mirror: Mirror, lane: CheckedLane, applied: int) ->
 
 def _keys_of(hashes: set[int], lane: ProvenLane, mirror: Mirror) -> dict[Key, tuple[str, ...]]:
     """The keys with some hashes, each with its cells as the source writes them; at most `JUDGED`."""
+    if not hashes:
+        return {}
     chosen = np.array(sorted(hashes)[:JUDGED])
     first, second = lane.changes["first"].to_numpy(), lane.changes["second"].to_numpy()
     rows = lane.changes.filter(pa.array(np.isin(first, chosen) | np.isin(second, chosen)))
