@@ -164,16 +164,14 @@ class Chain:
             done = list(steps(self.table, [event]))
             if isinstance(event, Placed):
                 self._take(event, done)
+            elif event.empties:
+                self._empty = None if event.filled else event.order
             elif event.action == OPEN:
                 self._open |= {
                     (key, event.column)
                     for key, row in self.table.rows.items()
                     if event.column not in row.values and event.meets(row)
                 }
-            if _shows_empty(event):
-                self._empty = event.order
-            elif isinstance(event, SchemaStep) and event.empties:
-                self._empty = None
             yield event, done, link
 
     def remember(self, event: Placed) -> None:
@@ -259,6 +257,9 @@ class Chain:
         number = number_of(order)
         is_read = number is not None and number != order.arrival[0]
         loads = is_read or (is_loaded(order, change) and not (order.phase and order.sequence))
+        # not the mark before rows that were read later than at their place
+        if change.op is Op.TRUNCATE and not is_read:
+            self._empty = order
         for step in done:
             self._last[step.key] = order
             if self._open:
@@ -268,14 +269,6 @@ class Chain:
             else:
                 self._loaded.discard(step.key)
         self.remember(event)
-
-
-def _shows_empty(event: Placed | SchemaStep) -> bool:
-    """True of a TRUNCATE and a CREATE; not of the mark before rows that were read later than at their place."""
-    if isinstance(event, SchemaStep):
-        return event.empties and not event.filled
-    number = number_of(event.order)
-    return event.change.op is Op.TRUNCATE and (number is None or number == event.order.arrival[0])
 
 
 def lacks_key(change: Change, keys: Sequence[str]) -> bool:
