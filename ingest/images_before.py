@@ -196,21 +196,21 @@ class Chain:
                 return Link(event, key, (TWO_ROWS,))
             row = departure.takes
         if row is None and key not in self.table.last:
-            if self.images.key_deletes and not self._tells and lacks_key(change, self.table.keys):
-                return Link(event, key, (OTHER_INDEX,))
-            excuse = self._without_past(event)
-            return Link(event, key, (NEVER_CAME,), excuse) if self.loads or excuse is None else None
+            return self._without_past(event, key)
         link_faults = tuple(self._differences(change, key, row))
         return Link(event, key, link_faults, self._excuse(event, key) if link_faults else None)
 
-    def _without_past(self, event: Placed) -> Excuse | None:
-        """Why a row that no message has brought may be right: only of a table that was empty all rows have come.
+    def _without_past(self, event: Placed, key: Key) -> Link | None:
+        """The link of a row that no message has brought, which may be right: only of a table that was empty all rows have come.
 
         A load that runs while changes come, and has no place among them, does not read what is deleted or moved meanwhile.
         """
+        if self.images.key_deletes and not self._tells and lacks_key(event.change, self.table.keys):
+            return Link(event, key, (OTHER_INDEX,))
         if self._empty is None or self._empty.epoch != event.order.epoch:
-            return Excuse.EPOCH
-        return Excuse.LEFT_OUT if self.loads and not event.order.sequence else None
+            return Link(event, key, (NEVER_CAME,), Excuse.EPOCH) if self.loads else None
+        excuse = Excuse.LEFT_OUT if self.loads and not event.order.sequence else None
+        return Link(event, key, (NEVER_CAME,), excuse)
 
     def _differences(self, change: Change, key: Key, row: Row | None) -> Iterator[Mismatch]:
         if row is None:
