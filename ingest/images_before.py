@@ -115,6 +115,10 @@ OTHER_INDEX = Mismatch("", "another index", None)
 """A delete names its row by other columns than the key, as with PostgreSQL's REPLICA IDENTITY USING INDEX."""
 
 
+NO_ROW = Mismatch("", None, None)
+"""The changes before have deleted or moved the row."""
+
+
 class Link(NamedTuple):
     """A change with an image before, compared with the row that it changes; it closes without differences."""
 
@@ -214,7 +218,7 @@ class Chain:
 
     def _differences(self, change: Change, key: Key, row: Row | None) -> Iterator[Mismatch]:
         if row is None:
-            yield Mismatch("", None, None)
+            yield NO_ROW
             return
         if self.images.key_deletes and change.op is Op.DELETE and not self._tells:
             return
@@ -294,20 +298,8 @@ def _content(image: Image | None) -> frozenset[tuple[str, str | None]]:
 
 def in_words(differences: Sequence[Mismatch]) -> str:
     """What a change says of its row that is not so."""
-    if differences[0] == TWO_ROWS:
-        return (
-            "a row leaves this key to which another one has moved, and neither its image before nor a transaction says which "
-            "of the two it is: the later one is taken"
-        )
-    if differences[0] == OTHER_INDEX:
-        return (
-            "a delete names its row by other columns than this key, as with PostgreSQL's REPLICA IDENTITY USING INDEX: write the "
-            "index' columns as `keys:` of the table"
-        )
-    if differences[0] == NEVER_CAME:
-        return "a change says that a row was there, and no message has brought one"
-    if not differences[0].column:
-        return "a change says that a row was there, and the changes before it give none"
+    if differences[0] in _ALONE:
+        return _ALONE[differences[0]]
     parts = [
         f"{each.column} was {_shown(each.said)}, the changes before give {_shown(each.had)}"
         for each in differences[:_SHOWN]
@@ -316,6 +308,18 @@ def in_words(differences: Sequence[Mismatch]) -> str:
     return f"a change says that {', '.join(parts)}{more}"
 
 
+_ALONE = {
+    TWO_ROWS: (
+        "a row leaves this key to which another one has moved, and neither its image before nor a transaction says which "
+        "of the two it is: the later one is taken"
+    ),
+    OTHER_INDEX: (
+        "a delete names its row by other columns than this key, as with PostgreSQL's REPLICA IDENTITY USING INDEX: write the "
+        "index' columns as `keys:` of the table"
+    ),
+    NEVER_CAME: "a change says that a row was there, and no message has brought one",
+    NO_ROW: "a change says that a row was there, and the changes before it give none",
+}
 _SHOWN = 2
 
 
