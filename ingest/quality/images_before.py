@@ -163,13 +163,12 @@ def screen(
     alone = _keys_alone(changes) if images.key_deletes else np.zeros(len(changes), bool)
     _neighbours(screened, changes, _Pairs(entries, later, images, alone), sorted(truncates))
     first = starts[asked[starts]][:firsts]
-    screened.firsts = changes.take(pa.array(entries.row[first])).to_pylist()
+    rows, hashes = entries.row[first], entries.hashes[first].tolist()
+    screened.firsts = changes.take(pa.array(rows)).to_pylist()
+    screened.hashes = hashes
     screened.alone = {
-        hashed
-        for hashed, row in zip(entries.hashes[first].tolist(), entries.row[first], strict=True)
-        if alone[row]
+        hashed for hashed, is_alone in zip(hashes, alone[rows].tolist(), strict=True) if is_alone
     }
-    screened.hashes = entries.hashes[first].tolist()
     return screened
 
 
