@@ -128,6 +128,11 @@ class Link(NamedTuple):
     excuse: Excuse | None = None
 
     @property
+    def is_unsent(self) -> bool:
+        """True if no message has brought the row."""
+        return self.differences in ((NEVER_CAME,), (OTHER_INDEX,))
+
+    @property
     def is_broken(self) -> bool:
         """True if a message was lost, or something was misread."""
         return bool(self.differences) and self.excuse is None

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from ingest import formats, images_before
 from ingest.change import LOAD_ENDS, Image, Op
 from ingest.errors import command, counted
-from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, key_of_change, texts_of_key, typed
+from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Step, Table, key_of_change, texts_of_key, typed
 from ingest.images_before import (
     NEVER_CAME,
     OTHER_INDEX,
@@ -402,8 +402,7 @@ def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
     proof.unjudged = max(0, len(screened.suspects) - JUDGED)
     proof.undecided = max(0, len(unsent) - JUDGED)
     history = _history(lake, mirror, lane, keys | begun)
-    loads = lane.lane.last_read > 0
-    for each in broken(history, mirror, keys, since, lane.images, begun, loads=loads, loaded=loaded):
+    for each in broken(history, mirror, keys, since, lane, begun, loaded=loaded):
         (proof.unsent if each.is_unsent else proof.broken).append(each)
     proof.strong = not any(is_weak(row["order_key"]) for row in history.rows if row["batch"] > since)
     proof.proven = proof.compared - len(proof.broken) - proof.unjudged
@@ -491,14 +490,7 @@ def still_broken(
         broken_keys |= {
             keys[each.key]
             for each in broken(
-                _history(lake, mirror, lane, keys),
-                mirror,
-                keys,
-                0,
-                lane.images,
-                begun,
-                loads=lane_now.last_read > 0,
-                loaded=loaded,
+                _history(lake, mirror, lane, keys), mirror, keys, 0, lane, begun, loaded=loaded
             )
             if each.is_unsent == unsent
         }
@@ -546,45 +538,62 @@ def broken(
     mirror: Mirror,
     suspected: Iterable[Key],
     since: int,
-    images: ImagesBefore,
+    lane: ProvenLane,
     begun: Collection[Key] = (),
     *,
-    loads: bool = False,
     loaded: bool = False,
 ) -> Iterator[Broken]:
     """The changes after batch ``since`` of some keys whose images before differ from the fold of all earlier ones.
 
     Those of rows that a later batch has set whole, or deleted, are left out. Of the keys that a change has ``begun`` those are
     added that had a row which no message has brought: what it had for a key before may still be in the mirror. If the table
-    was ``loaded`` as a whole before, a row counts that stays: the load must have read it. While it ``loads``, rows are deleted
-    and moved that no load has read, unless positions say what came after it.
+    was ``loaded`` as a whole before, a row counts that stays: the load must have read it. While a ``lane`` loads, rows are
+    deleted and moved that no load has read, unless positions say what came after it.
     """
-    wanted, logical = set(suspected), mirror.logical_types
+    wanted, loads = set(suspected), lane.lane.last_read > 0
     placed = {order_of(row["order_key"]): row["batch"] for row in history.rows}
-    chain = Chain(Table(mirror.keys, mirror.key_types, soft=mirror.soft), logical, images, loads)
+    table = Table(mirror.keys, mirror.key_types, soft=mirror.soft)
+    chain = Chain(table, mirror.logical_types, lane.images, loads)
     for row in history.earlier:
         chain.remember(Placed(order_of(row["order_key"]), change_of(row, history.shard)))
     open_breaks: dict[Key, list[Broken]] = {}
-    unsent: dict[Key, Broken] = {}
+    unsent = _Unsent(mirror, begun, loaded)
     for event, done, link in chain.steps(history.events):
         batch = placed.get(event.order, 0)
         for step in done:  # what a newer batch has written whole is judged by its own changes
             if step.effect in _WHOLE and batch > open_breaks.get(step.key, [_NEVER])[-1].batch:
                 del open_breaks[step.key]
-            if step.effect in _LEAVES and not unsent.get(step.key, _NEVER).certain:
-                del unsent[step.key]
-        if _empties(event):  # the row under the old key, too, is gone
-            unsent.clear()
-        if link is not None and link.differences in ((NEVER_CAME,), (OTHER_INDEX,)):
-            stays = not any(step.key == link.key and step.effect in _LEAVES for step in done)
-            if link.key in begun and batch > since and ((stays and loaded) or link.excuse is None):
-                texts = _key_texts(mirror, link)
-                unsent[link.key] = Broken(link.key, texts, batch, link.differences, link.excuse is None)
-        elif link is not None and link.is_broken and link.key in wanted and batch > since:
-            made = Broken(link.key, _key_texts(mirror, link), batch, link.differences)
-            open_breaks.setdefault(link.key, []).append(made)
-    for breaks in (*open_breaks.values(), unsent.values()):
+        new = link if batch > since else None
+        unsent.see(event, done, new, batch)
+        if new is not None and new.is_broken and not new.is_unsent and new.key in wanted:
+            open_breaks.setdefault(new.key, []).append(_broken(mirror, new, batch))
+    for breaks in (*open_breaks.values(), unsent.rows.values()):
         yield from breaks
+
+
+@dataclass(slots=True)
+class _Unsent:
+    """The rows of begun keys that no message has brought, and that may still be in the mirror."""
+
+    mirror: Mirror
+    begun: Collection[Key]
+    loaded: bool
+    rows: dict[Key, Broken] = field(default_factory=dict)
+
+    def see(
+        self, event: Placed | SchemaStep, done: Iterable[Step], link: images_before.Link | None, batch: int
+    ) -> None:
+        """Take out those that an event removes, and add that of its link, if it is a new one."""
+        left = {step.key for step in done if step.effect in _LEAVES}
+        for key in left:
+            if not self.rows.get(key, _NEVER).certain:
+                del self.rows[key]
+        if _empties(event):  # the row under the old key, too, is gone
+            self.rows.clear()
+        if link is not None and link.is_unsent and link.key in self.begun:
+            stays = link.key not in left
+            if (stays and self.loaded) or link.excuse is None:
+                self.rows[link.key] = _broken(self.mirror, link, batch)
 
 
 def _empties(event: Placed | SchemaStep) -> bool:
@@ -597,10 +606,11 @@ _LEAVES = frozenset({"delete", "cleared", "nothing"})
 _NEVER = Broken((), (), sys.maxsize, ())
 
 
-def _key_texts(mirror: Mirror, link: images_before.Link) -> tuple[str, ...]:
+def _broken(mirror: Mirror, link: images_before.Link, batch: int) -> Broken:
     change = link.event.change
     images: list[Image] = [image for image in (change.before, change.after) if image is not None]
-    return tuple(str(next((image[name] for image in images if name in image), "")) for name in mirror.keys)
+    texts = tuple(str(next((image[name] for image in images if name in image), "")) for name in mirror.keys)
+    return Broken(link.key, texts, batch, link.differences, link.excuse is None)
 
 
 # --- in words -------------------------------------------------------------------------------------
