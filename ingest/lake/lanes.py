@@ -12,6 +12,7 @@ from ingest.lake import duck
 from ingest.lake.books import EXCLUDED_SQL
 from ingest.lake.json_cells import object_in
 from ingest.lake.resolve import Came, Sent, SentColumn
+from ingest.lake.schemas import BOOKS
 from ingest.lake.tables import Tables
 from ingest.order import loaded_sql
 
@@ -29,8 +30,14 @@ def booked(lake: Tables, condition: str = "true") -> set[LaneId]:
 
 
 def with_rows(lake: Tables) -> set[LaneId]:
-    """Each source's tables with rows; a truncate may spell its table in another letter case."""
-    return booked(lake, "changes > truncates")
+    """Each source's tables with rows, read once for each state of the books; a truncate may spell its table in another letter
+    case.
+    """
+    log = lake.snapshot(BOOKS.name)
+    made = lake.made_once(
+        f"{BOOKS.name}/with_rows", (log.table_id, log.version), lambda: booked(lake, "changes > truncates")
+    )
+    return made.copy()
 
 
 def sends_nulls(lake: Tables, source: Source) -> bool:
