@@ -191,7 +191,7 @@ def found_by_checks(lake: Tables, gone: Container[str], logged: Collection[Liste
 def _settle(lake: Tables, facts: Facts, logged: Collection[Listed]) -> None:
     """Take what a statement has left as accepted once it is decided: a run without changes checks nothing again."""
     decided = {entry.statement.id for entry in logged if entry.statement.decided}
-    ahead = approved_ahead(lake) if decided else ()
+    ahead = approved_ahead(lake)
     for table in facts.tables:
         table.checks = [
             replace(check, state=PASS, observed=0.0, detail="")

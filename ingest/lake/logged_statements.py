@@ -125,7 +125,10 @@ def approved_ahead(lake: Tables) -> set[tuple[str, str]]:
     seen then.
     """
     folded, ahead = set[tuple[str, str]](), set[tuple[str, str]]()
-    for decision in decisions.read(lake).of(FOLDED, APPROVE, DISMISS):
+    made = decisions.read(lake)
+    if not any(made.of(APPROVE)):
+        return ahead
+    for decision in made.of(FOLDED, APPROVE, DISMISS):
         name = decision.subject, decision.value.get("statement", "")
         if decision.kind == FOLDED:
             folded |= {name} if decision.value["state"] != "held" else set()

@@ -44,7 +44,7 @@ def of_mirrors(
 ) -> Iterator[Metric]:
     """The rows that have not come again since, by mirror and column."""
     doubtful: dict[LaneId, list[Statement]] = defaultdict(list)
-    ahead = approved_ahead(lake) if any(statement.decided for statement in logged) else ()
+    ahead = approved_ahead(lake)
     undecided = {statement.id for statement in logged if not statement.decided} | {name for _, name in ahead}
     for statement in logged:
         if statement.id in undecided and statement.kind != "none":
