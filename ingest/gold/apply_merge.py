@@ -195,7 +195,8 @@ def with_session(lake: Lake, books: Books, work: Work, before: Snapshot) -> Lake
 
 def prepare(lake: Lake, plan: Plan, before: Snapshot) -> None:
     """Do what must precede the guarded commit to a table that exists; all of it is safe to repeat."""
-    mirror_table.turn_feed(lake, plan.mirror, before, on=plan.job.rule.change_feed)
+    if plan.job.rule.change_feed:  # one that others have turned on stays on
+        mirror_table.turn_feed_on(lake, plan.mirror, before)
     mirror_table.add_columns(lake, plan.mirror, before.columns)
     mirror_table.reshape(lake, plan.mirror, before.columns)
 

@@ -118,10 +118,10 @@ def add_columns(lake: Lake, mirror: Mirror, present: tuple[str, ...]) -> None:
         lake.spark.sql(f"ALTER TABLE {lake.named(mirror.path)} ADD COLUMNS ({columns})")
 
 
-def turn_feed(lake: Lake, mirror: Mirror, before: Snapshot, *, on: bool) -> None:
-    """Turn Delta's change data feed on, from the next commit on; idempotent. One that others have turned on stays on."""
+def turn_feed_on(lake: Lake, mirror: Mirror, before: Snapshot) -> None:
+    """Turn Delta's change data feed on, from the next commit on; idempotent."""
     is_on = delta.is_on(before.configuration, delta.CHANGE_FEED)
-    if on and not is_on and not histories.is_history(mirror):
+    if not is_on and not histories.is_history(mirror):
         lake.spark.sql(
             f"ALTER TABLE {lake.named(mirror.path)} SET TBLPROPERTIES ('{delta.CHANGE_FEED}' = 'true')"
         )
