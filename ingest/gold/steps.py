@@ -138,13 +138,7 @@ class _Walk:
         name, to = effect.name, effect.new_name
         order: Any = statement.order
         if self.presence.begins(effect, statement, self.table):
-            self.stale.clear()
-            self.made = {column.name for column in effect.columns}
-            self.charset = UNSAID
-            self.columns = {name: _Column(column.type) for name, column in self.columns.items()}
-            self._declare(effect)
-            is_bare = effect.action == "create_table" and not effect.brings_rows and effect.note != DOUBTED
-            yield SchemaStep(order, "new_incarnation", filled=not is_bare)
+            yield self._begin(effect, order)
             return
         match effect.action:
             case "truncate" if empties(effect):
@@ -179,6 +173,16 @@ class _Walk:
             case "add_primary_key" if effect.solid:
                 yield from self._without_nulls(effect, order)
         self._declare(effect)
+
+    def _begin(self, effect: Effect, order: Any) -> SchemaStep:
+        """The step to a new table; of the columns until then only the types stay known."""
+        self.stale.clear()
+        self.made = {column.name for column in effect.columns}
+        self.charset = UNSAID
+        self.columns = {name: _Column(column.type) for name, column in self.columns.items()}
+        self._declare(effect)
+        filled = effect.action != "create_table" or effect.brings_rows or effect.note == DOUBTED
+        return SchemaStep(order, "new_incarnation", filled=filled)
 
     def _declare(self, effect: Effect) -> None:
         if effect.action == "create_table":
