@@ -422,6 +422,19 @@ def test_an_epoch_from_where_the_check_says_gives_the_new_changes_their_place(
     assert [] == [one for one in order_metrics(numbered.lake, 0) if one.check == "positions_started_again"]
 
 
+def dms_shop(folder: Path) -> Shops:
+    """A table that AWS DMS sends, whose key and types are given."""
+    columns = {"id": "int64", "text": "string"}
+    return Shops(folder, TableRule(match="shop_1.item", keys=("id",), columns=columns), dialect="dms")
+
+
+def dms(shops: Shops, kind: str, key: int, text: str, at: int | str, **more: str) -> None:
+    """A message of AWS DMS at a second, with more members of its metadata."""
+    meta = {"record-type": "data", "schema-name": "shop_1", "table-name": "item", "operation": kind}
+    meta |= {"timestamp": f"2024-06-10T06:14:{at}Z", **more}
+    shops.lines.append(json.dumps({"metadata": meta, "data": {"id": key, "text": text}}))
+
+
 @pytest.mark.parametrize(
     ("late", "count"), [([("update", 1, "c", 20)], 1), ([("update", 3, "n", 20)], 0), ([], 0)]
 )
@@ -430,17 +443,14 @@ def test_a_file_that_comes_late_is_reported_by_the_clock_of_its_messages(
     tmp_path: Path, late: list[tuple[str, int, str, int]], count: int, name: int
 ) -> None:
     """AWS DMS sends no image before that would show it, and a late file may have any name; its times are of the messages."""
-    columns = {"id": "int64", "text": "string"}
-    shops = Shops(tmp_path, TableRule(match="shop_1.item", keys=("id",), columns=columns), dialect="dms")
+    shops = dms_shop(tmp_path)
     files = [
         [("insert", 1, "a", 10), ("insert", 2, "b", 11)],
         [("update", 1, "d", 30), ("delete", 2, "b", 31)],
     ]
     for number, changes in enumerate([*files, [*late, ("insert", 4, "x", 21)]], start=1):
         for kind, key, text, at in changes:
-            meta = {"record-type": "data", "schema-name": "shop_1", "table-name": "item", "operation": kind}
-            meta["timestamp"] = f"2024-06-10T06:14:{at}Z"
-            shops.lines.append(json.dumps({"metadata": meta, "data": {"id": key, "text": text}}))
+            dms(shops, kind, key, text, at)
         shops.number = name if number == 3 else number * 10
         assert ("done", "") == shops.run()
     assert count == said(shops, "rows_set_back", 2) == said(shops, "rows_set_back", 0)
@@ -453,13 +463,10 @@ def test_the_time_of_a_load_s_message_is_not_compared_with_that_of_a_commit(
     """AWS DMS writes a change that was made while the load ran after it, with the time of its commit if the task names these:
     each of them was called set back, and is right.
     """
-    columns = {"id": "int64", "text": "string"}
-    shops = Shops(tmp_path, TableRule(match="shop_1.item", keys=("id",), columns=columns), dialect="dms")
+    shops = dms_shop(tmp_path)
     committed = {"transaction-id": named, "commit-timestamp": "2024-06-10T06:14:03Z"}
     for kind, key, at, more in (("load", 1, "05", {}), ("load", 2, "06", {}), ("update", 1, "20", committed)):
-        meta = {"record-type": "data", "schema-name": "shop_1", "table-name": "item", "operation": kind}
-        meta |= {"timestamp": f"2024-06-10T06:14:{at}Z", **more}
-        shops.lines.append(json.dumps({"metadata": meta, "data": {"id": key, "text": kind}}))
+        dms(shops, kind, key, kind, at, **more)
         if key == 2 or kind == "update":
             shops.number += 10
             assert ("done", "") == shops.run()
