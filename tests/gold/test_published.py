@@ -129,11 +129,9 @@ def test_a_mirror_that_is_to_be_plain_is_published_so(zone: str, tmp_path: Path)
     """Nothing obeyed `plain_tables:` of a mirror that was there: readers without deletion vectors could never open it."""
     depot = depot_of(tmp_path)
     depot.rule = TableRule("yard.*")
-    row, types = {"id": "1", "n": "1"}, {"id": "int", "n": "int"}
     if zone:
         depot.ddl("ALTER TABLE depot ADD COLUMN at DATETIME(6)")
-    depot.say(isDdl=False, type="DELETE", data=[row], mysqlType=types, old=None, pkNames=["id"], sql="")
-    assert ("done", "") == depot.run()
+    assert ("done", "") == depot.row("DELETE", id="1", n="1").run()
     before = depot.lake().snapshot(MIRROR)
     assert before.takes_vectors
     assert [] == targets.not_plain(depot.lake())
@@ -152,16 +150,7 @@ def test_a_mirror_that_is_to_be_plain_is_published_so(zone: str, tmp_path: Path)
     assert "deletionVectors" not in json.dumps(after.protocol)
     table = deltalake.DeltaTable(depot.lake().path(MIRROR))
     assert [3, 4, 9] == sorted(table.to_pyarrow_table()["id"].to_pylist())
-    depot.say(
-        isDdl=False,
-        type="DELETE",
-        data=[{"id": "9", "n": "9"}],
-        mysqlType=types,
-        old=None,
-        pkNames=["id"],
-        sql="",
-    )
-    assert ("done", "") == depot.run()
+    assert ("done", "") == depot.row("DELETE", id="9", n="9").run()
     assert ([3, 4], False) == ([row[0] for row in rows(depot)], depot.lake().snapshot(MIRROR).takes_vectors)
 
 
