@@ -107,7 +107,7 @@ def decode_again(lake: Lake, last: int, *, dry_run: bool, tell: Tell = silent) -
     if any(row["missing"] or row["surplus"] for row in rows):
         return rows + fold_again(lake, [], dry_run, tell)
     waiting = {mirror.name for mirror in mirrors.outdated(lake)}
-    waiting |= {mistyped.mirror.name for mistyped in targets.mistyped(lake)}
+    waiting |= {mistyped.mirror.name for mistyped in targets.mistyped(lake, ())}
     return rows + (fold_again(lake, sorted(waiting), dry_run, tell) if waiting else [])
 
 

@@ -208,7 +208,7 @@ def not_plain(lake: Tables) -> list[Mirror]:
     ]
 
 
-def mistyped(lake: Tables, outdated: Sequence[Outdated] | None = None) -> list[Mistyped]:
+def mistyped(lake: Tables, outdated: Sequence[Outdated]) -> list[Mistyped]:
     """The mirrors with columns of which the pipeline file declares a type that does not hold what their rows may have.
 
     A wider type needs no command: the mirror's next batch brings it. Where several source tables feed a mirror, a type counts
@@ -225,9 +225,7 @@ def mistyped(lake: Tables, outdated: Sequence[Outdated] | None = None) -> list[M
         for path, of_mirror in rules(view).items()
         if (mirror := by_path.get(path)) and (columns := _other_types(mirror, of_mirror))
     ]
-    if pairs and outdated is None:
-        outdated = decoded_with.outdated(lake, lake.decoded())
-    return [Mistyped(mirror, columns, _backfill(mirror, outdated or ())) for mirror, columns in pairs]
+    return [Mistyped(mirror, columns, _backfill(mirror, outdated)) for mirror, columns in pairs]
 
 
 def _backfill(mirror: Mirror, outdated: Collection[Outdated]) -> str:

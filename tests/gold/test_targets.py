@@ -274,13 +274,16 @@ def test_declared_types_are_compared_without_the_books(
     mine = shops(tmp_path)
     mine.say(1, "INSERT", 1, "a", region="EU").run()
     mine.rule = replace(ITEM, columns={"id": "int64"})
+    reader = LakeReader(mine.pipeline)
+    outdated = decoded_with.outdated(reader, reader.decoded())
     ledger = decisions.read(mine.lake)
     with monkeypatch.context() as patched:
         patched.setattr(LakeReader, "ask", lambda _lake, query: pytest.fail(query))
         patched.setattr(decisions, "read", lambda _lake: ledger)
-        assert [] == targets.mistyped(LakeReader(mine.pipeline))
+        assert [] == targets.mistyped(LakeReader(mine.pipeline), outdated)
     mine.rule = replace(ITEM, columns={"region": "int32"})
-    [mistyped] = targets.mistyped(LakeReader(mine.pipeline))
+    reader = LakeReader(mine.pipeline)
+    [mistyped] = targets.mistyped(reader, decoded_with.outdated(reader, reader.decoded()))
     assert "region is STRING instead of int32" == mistyped.said
 
 
@@ -294,7 +297,7 @@ def test_one_edit_of_many_mirrors_is_said_in_one_sentence(
     reader = LakeReader(mine.pipeline)
     types, vectors = targets.of_other_settings(reader)[0]
     assert ["shop_1.item"] * 2 == [types.mirror, vectors.mirror]
-    [mistyped] = targets.mistyped(reader)
+    [mistyped] = targets.mistyped(reader, decoded_with.outdated(reader, reader.decoded()))
     named = [
         replace(mistyped.mirror, table=mistyped.mirror.table._replace(table=f"t{i:02}")) for i in range(30)
     ]
