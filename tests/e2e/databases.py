@@ -20,29 +20,32 @@ from tests.e2e import unstable
 from tests.e2e.services import Missing, Service
 
 USER, PASSWORD = "capture", "capture"
-_MARIADB = """\
-[mariadbd]
+_SERVER = """\
 datadir={home}/data
 socket={home}/socket
 pid-file={home}/pid
 port={port}
 bind-address=127.0.0.1
 server-id={server}
-version=5.7.19-log
 log-bin=bin
-binlog-format=ROW
-binlog-row-image=FULL
-binlog_row_metadata=MINIMAL
-binlog_annotate_row_events=OFF
 character-set-server=utf8mb4
 collation-server=utf8mb4_bin
 default-time-zone=+08:00
-sql-mode=STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION
-init-file={home}/init.sql
 innodb_buffer_pool_size=64M
 innodb_flush_log_at_trx_commit=0
 sync_binlog=0
 performance_schema=OFF
+"""
+_MARIADB = f"""\
+[mariadbd]
+{_SERVER}\
+version=5.7.19-log
+binlog-format=ROW
+binlog-row-image=FULL
+binlog_row_metadata=MINIMAL
+binlog_annotate_row_events=OFF
+sql-mode=STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION
+init-file={{home}}/init.sql
 """
 _MARIADB_USER = f"""\
 CREATE DATABASE IF NOT EXISTS garden;
@@ -51,30 +54,17 @@ GRANT ALL ON *.* TO '{USER}'@'127.0.0.1' WITH GRANT OPTION;
 CREATE USER IF NOT EXISTS '{USER}'@'localhost' IDENTIFIED BY '{PASSWORD}';
 GRANT ALL ON *.* TO '{USER}'@'localhost' WITH GRANT OPTION;
 """
-_MYSQL = """\
+_MYSQL = f"""\
 [mysqld]
-datadir={home}/data
-socket={home}/socket
-pid-file={home}/pid
-port={port}
-bind-address=127.0.0.1
+{_SERVER}\
 mysqlx=OFF
 secure-file-priv=NULL
-server-id={server}
-log-bin=bin
 gtid-mode=ON
 enforce-gtid-consistency=ON
-character-set-server=utf8mb4
-collation-server=utf8mb4_bin
-default-time-zone=+08:00
-lc-messages-dir={root}/usr/share/mysql
-character-sets-dir={root}/usr/share/mysql/charsets
-plugin-dir={root}/usr/lib/mysql/plugin
-innodb_buffer_pool_size=64M
+lc-messages-dir={{root}}/usr/share/mysql
+character-sets-dir={{root}}/usr/share/mysql/charsets
+plugin-dir={{root}}/usr/lib/mysql/plugin
 innodb_redo_log_capacity=64M
-innodb_flush_log_at_trx_commit=0
-sync_binlog=0
-performance_schema=OFF
 """
 _MYSQL_PARTS = """\
 INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so';
