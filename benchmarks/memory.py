@@ -98,6 +98,8 @@ def changes_of(one: Mirror) -> pa.Table:
             "table": ["orders"] * one.changes, "batch": pa.array([7] * one.changes, pa.int64()),
             "order_key": [order_key(Order(0, 1, (i,), 0, (i,), 0)) for i in n], "op": ["update"] * one.changes,
             "partial": [one.partial] * one.changes, "before": [image(i, "a") for i in n], "after": [image(i, "b") for i in n],
+            "topic": ["t"] * one.changes, "partition": pa.array([0] * one.changes, pa.int32()), "offset": pa.array(n, pa.int64()),
+            "row": pa.array([0] * one.changes, pa.int32()), "transaction": pa.nulls(one.changes, pa.string()),
         }
     )  # fmt: skip
 
