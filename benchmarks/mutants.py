@@ -126,7 +126,7 @@ MUTANTS = (
         "ingest/gold/arrow_fold.py",
         "whole or (row is not None and column.name in row)",
         "True",
-        tests=("tests/properties/test_arrow_fold.py",),
+        tests=("tests/gold/test_outcomes.py",),
     ),
     Mutant(
         "a truncate in one share alone",

@@ -61,6 +61,20 @@ def test_each_key_has_one_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (False, 6, "a", True) == (rows[1][GONE], rows[1]["n"], rows[1]["w"], rows[2][GONE])
 
 
+def test_what_a_change_does_not_send_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column that a change leaves out would become NULL in the mirror, beside columns that it sets to NULL."""
+    monkeypatch.setattr(
+        "ingest.gold.arrow_fold.order_of", lambda place: Order(0, 1, (int(place[-4:]),), 0, (1,), 0)
+    )
+    made = folded(
+        change(1, "update", {"id": "1", "n": None}, partial=True),
+        change(2, "insert", {"id": "2", "n": "7"}),
+    )
+    rows = {row["id"]: row for row in made.table.to_pylist()}
+    assert made.is_partial
+    assert [(True, False), (True, True)] == [(rows[key][sets("n")], rows[key][sets("w")]) for key in (1, 2)]
+
+
 def table(*rows: dict[str, Any]) -> pa.Table:
     """Outcomes as a fold would make them."""
     kinds = [("id", pa.int64()), ("n", pa.int32()), ("w", pa.string()), (GONE, pa.bool_())]
