@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -117,7 +118,7 @@ def _line(results: str, name: str, title: str, begin: tuple[str, ...], head: str
 
 
 def in_scaling(results: str) -> str:
-    """A table of the usual batch and of larger ones in the same session, each size once."""
+    """A table of the usual batch and of larger ones in the same session, each size once; then what follows for more cores."""
     heads = [
         "| messages in a batch | s | CPU-s | messages a second | messages a CPU-second | memory of all processes |",
         "|---|---|---|---|---|---|",
@@ -129,7 +130,80 @@ def in_scaling(results: str) -> str:
                 lines.setdefault(messages, f"| {' | '.join([messages, *cells])} | {peak} GiB |")
     if not lines:
         return "(The last run had no such batches; what follows is older.)"
-    return "\n".join([*heads, *lines.values()])
+    blocks_of_page = ["\n".join([*heads, *lines.values()])]
+    if law := Law.of(results):
+        blocks_of_page.append(_forecast(law, _measured(results, "10,000,000", "s")))
+    return "\n\n".join(blocks_of_page)
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """The seconds of a batch into few mirrors: ``fixed``, and for each message ``alone``, and ``shared`` among all cores."""
+
+    fixed: float
+    alone: float
+    shared: float
+
+    @classmethod
+    def of(cls, results: str) -> Law | None:
+        """By two sizes of batch, each with one core and with two; None if they were not measured."""
+        taken = {
+            (given, _number(messages)): float(seconds)
+            for title, blocks in sections(results)
+            if title.startswith("One core against two")
+            for given, messages, seconds, *_ in blocks[0][1:]
+            if given in ("one core", "two cores") and seconds
+        }
+        sizes = sorted({messages for _, messages in taken})
+        if len(taken) != 4 or len(sizes) != 2:
+            return None
+        small, large = sizes
+        one, two = (
+            (taken[given, large] - taken[given, small]) / (large - small)
+            for given in ("one core", "two cores")
+        )
+        fixed = (taken["one core", small] - one * small + taken["two cores", small] - two * small) / 2
+        return cls(fixed, max(0.0, 2 * two - one), min(one, 2 * (one - two)))
+
+    def seconds(self, messages: int, cores: int) -> float:
+        """What a batch of so many messages takes."""
+        return self.fixed + messages * (self.alone + self.shared / cores)
+
+
+_SIZES = (200_000, 2_000_000, 10_000_000)
+_CORES = (1, 2, 4, 16, 64, 256)
+
+
+def _forecast(law: Law, measured: str) -> str:
+    """A table of what a law says of batches on so many cores, with what it says of the largest that was measured on two."""
+    largest = _SIZES[-1]
+    lines = [
+        f"By these and the section *One core against two*, a batch into a few mirrors takes {law.fixed:.1f} s, and for each million "
+        f"messages {law.alone * 1e6:.1f} s that more cores do not shorten, and {law.shared * 1e6:.1f} s divided by the cores"
+        + (
+            f" ({law.seconds(largest, 2):.0f} s of {largest:,} on two, where {measured} were measured):"
+            if measured
+            else ":"
+        ),
+        "",
+        f"| cores | {' | '.join(f'{size:,} messages, s' for size in _SIZES)} | messages a second of the largest |",
+        "|---|---|---|---|---|",
+    ]
+    for cores in _CORES:
+        taken = [law.seconds(size, cores) for size in _SIZES]
+        lines.append(
+            f"| {cores} | {' | '.join(f'{each:.1f}' for each in taken)} | {largest / taken[-1]:,.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def _measured(results: str, messages: str, head: str) -> str:
+    cells = cells_of(results, "Fiftyfold: .*", (messages,), head)
+    return cells[0] if cells else ""
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
 
 
 PAGES: dict[Path, Callable[[str], str]] = {

@@ -35,6 +35,16 @@ RESULTS = """# Measured
 | 200,000 | 3.7 | 6.2 | 54,553 | 32,103 | 1.64 |
 | 10,000,000 | 102.4 | 194.1 | 97,691 | 51,517 | 1.76 |
 
+## One core against two, 3 tables of 1,000,000 rows
+
+| given | messages | s | CPU-s | speed-up |
+|---|---|---|---|---|
+| one core | 200,000 | 5.0 | 4.9 |  |
+| one core | 2,000,000 | 41.0 | 40.8 |  |
+| two cores | 200,000 | 3.2 | 5.3 | 1.56 |
+| two cores | 2,000,000 | 23.0 | 41.0 | 1.78 |
+| one executor of one core | 200,000 | 6.1 | 7.4 |  |
+
 ## Many
 
 Not done within 4 minutes.
@@ -60,6 +70,23 @@ def test_figures_are_found_by_their_heads() -> None:
     assert "| 10,000,000 messages into the same three tables | 102.4 | 194.1 |  |  |" in text
     assert "50 tables" not in text  # its section was not done
     assert "| 10,000,000 | 102.4 | 194.1 | 97,691 | 51,517 | 1.76 GiB |" in figures.in_scaling(RESULTS)
+
+
+def test_more_cores_shorten_what_they_share() -> None:
+    """Half of the time that two cores take would be promised of four, however much of it one of them does alone."""
+    law = figures.Law.of(RESULTS)
+    assert law is not None
+    for cores, messages, taken in ((1, 200_000, 5.0), (2, 2_000_000, 23.0)):
+        assert law.seconds(messages, cores) == pytest.approx(taken, abs=0.05)
+    assert (law.fixed, 1e6 * law.alone, 1e6 * law.shared) == pytest.approx((1.0, 2.0, 18.0))
+    page = figures.in_scaling(RESULTS)
+    assert (
+        "takes 1.0 s, and for each million messages 2.0 s that more cores do not shorten, and 18.0 s divided"
+        in page
+    )
+    assert "(111 s of 10,000,000 on two, where 102.4 were measured)" in page
+    assert "| 4 | 2.3 | 14.0 | 66.0 | 151,515 |" in page
+    assert "more cores" not in figures.in_scaling(RESULTS.replace("two cores", "three cores"))
 
 
 def test_a_page_without_its_marks_is_refused() -> None:
