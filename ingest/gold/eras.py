@@ -193,7 +193,29 @@ def _named(shown: Evidence, statements: Sequence[PlacedEffects], *, keyless: boo
     end = max(newest.high, result[-1].place)
     if keys and unnamed is not None and unnamed.high > end and not last(statements, first.keys):
         result.append(Era(end, ()))  # a row from before the statement was delivered again after it
-    return result
+    return result if unnamed is None else _interrupted(result, unnamed, statements)
+
+
+def _interrupted(result: Sequence[Era], unnamed: Run, statements: Sequence[PlacedEffects]) -> list[Era]:
+    """The eras, with one more wherever a statement takes the key away, rows come that name none, and then there is a key again.
+
+    The messages before and after may name the same key, so that only statements tell its eras apart.
+    """
+    interrupted = list(result)
+    for number, (dropped, effects) in enumerate(statements):
+        before = [era for era in interrupted if era.place < dropped]
+        keys, begins = before[-1].keys, [era.place for era in interrupted[len(before) :][:1]]
+        if not keys or _after(effects, keys) or begins == [dropped]:
+            continue
+        later = statements[number + 1 :]
+        gives = [other for other, did in later if _after(did, ())][:1]
+        end = min(gives + begins, default="")
+        # where a stream has gone back, rows from before the statement come again, and then the statement
+        place = max([dropped, *(other for other, did in later if other < end and not _after(did, keys))])
+        if unnamed.low < end and unnamed.high > place:
+            again = [] if begins == [end] else [Era(end, keys)]
+            interrupted[len(before) : len(before)] = [Era(place, ()), *again]
+    return interrupted
 
 
 def last(statements: Sequence[PlacedEffects], keys: Keys) -> Keys:
@@ -203,12 +225,15 @@ def last(statements: Sequence[PlacedEffects], keys: Keys) -> Keys:
     return keys
 
 
-def rekeys(keys: Keys, statements: Iterable[PlacedEffects]) -> bool:
-    """True if a statement gives or removes a primary key, or leaves a table that has these keys with others."""
+def rekeys(run: Run, statements: Iterable[PlacedEffects]) -> bool:
+    """True if a statement gives or removes a primary key, leaves a table that has a run's keys with others, or begins it anew
+    after the run's first change.
+    """
     return any(
-        not same(_after(effects, keys), keys)
+        not same(_after(effects, run.keys), run.keys)
         or any(effect.action.endswith("primary_key") for effect in effects)
-        for _, effects in statements
+        or (place > run.low and _begins_anew(effects))
+        for place, effects in statements
     )
 
 
@@ -229,12 +254,18 @@ def _just_before(place: str) -> str:
 
 
 def _added(statements: Sequence[PlacedEffects], low: str, high: str) -> str:
-    """The place of a statement that gives a table without a primary key one; empty if there is none."""
+    """The place of a statement that gives a table without a primary key one, or begins a new table; empty if there is none."""
     for place, effects in statements:
         actions = {effect.action for effect in effects}
-        if low < place < high and "add_primary_key" in actions and "drop_primary_key" not in actions:
+        adds = "add_primary_key" in actions and "drop_primary_key" not in actions
+        if low < place < high and (adds or (_begins_anew(effects) and _after(effects, ()))):
             return place
     return ""
+
+
+def _begins_anew(effects: Iterable[Effect]) -> bool:
+    """True of a statement before which there was no table of the name, or another one, whose rows are gone."""
+    return any(effect.action == "create_table" and effect.note != "if-not-exists" for effect in effects)
 
 
 # --- statements -----------------------------------------------------------------------------------

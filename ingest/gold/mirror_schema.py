@@ -472,7 +472,7 @@ def _eras(
         shown = replace(shown, runs=(Run(old_key, "", ""), *shown.runs))
     lane_eras = _lane_eras(job, shown, statements, keyless=keyless)
     # a line says neither in which order its changes name several keys, nor that others name none
-    mixed = eras.overlap(shown) or any(eras.rekeys(run.keys, statements) for run in shown.runs)
+    mixed = eras.overlap(shown) or any(eras.rekeys(run, statements) for run in shown.runs)
     if evidence is not None and (exists or mixed or len(lane_eras) > 1):
         lane_eras = _lane_eras(job, evidence(), statements, keyless=keyless)
     return lane_eras

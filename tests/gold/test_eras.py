@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 ITEM = TableId("shop", None, "item")
 CHANGED = "ALTER TABLE item DROP PRIMARY KEY, ADD PRIMARY KEY (id, day)"
+DROPPED = "ALTER TABLE item DROP PRIMARY KEY"
+MADE = "CREATE TABLE item (id INT PRIMARY KEY, day INT)"
 RENAMED = "ALTER TABLE item RENAME COLUMN id TO order_id"
 
 
@@ -115,6 +117,43 @@ def eras_of(
             {5: "ALTER TABLE item RENAME COLUMN a TO b, RENAME COLUMN b TO a"},
             [("", "a b"), (at(5), "a b")],
         ),
+        (
+            [run(1, 4, "id"), run(6, 7), run(9, 10, "id")],
+            {5: DROPPED, 8: "ALTER TABLE item ADD PRIMARY KEY (id)"},
+            [("", "id"), (at(5), ""), (at(8), "id")],
+        ),
+        (
+            [run(1, 4, "id"), run(6, 7), run(9, 10, "id")],
+            {5: DROPPED, 8: MADE},
+            [("", "id"), (at(5), ""), (at(8), "id")],
+        ),
+        (
+            [run(1, 4, "id"), run(6, 7), run(9, 10, "day")],
+            {5: DROPPED, 8: "ALTER TABLE item ADD PRIMARY KEY (day)"},
+            [("", "id"), (at(5), ""), (at(8), "day")],
+        ),
+        (
+            [run(1, 4, "id"), run(6, 7), run(9, 10, "day")],
+            {5: DROPPED},
+            [("", "id"), (at(5), ""), (at(9, -1), "day")],
+        ),
+        (  # the stream has gone back to before the statement
+            [run(1, 4, "id"), run(6, 6, "id"), run(8, 9), run(11, 12, "id")],
+            {5: DROPPED, 7: DROPPED, 10: "ALTER TABLE item ADD PRIMARY KEY (id)"},
+            [("", "id"), (at(7), ""), (at(10), "id")],
+        ),
+        (  # no row has come in between
+            [run(1, 4, "id"), run(9, 10, "id")],
+            {5: DROPPED, 8: "ALTER TABLE item ADD PRIMARY KEY (id)"},
+            [("", "id")],
+        ),
+        (
+            [run(2, 2, "id"), run(3, 3), run(7, 7, "id"), run(12, 12), run(15, 15, "id")],
+            {1: MADE, 5: DROPPED, 6: MADE, 11: DROPPED, 13: MADE},
+            [("", "id"), (at(5), ""), (at(6), "id"), (at(11), ""), (at(13), "id")],
+        ),
+        ([run(1, 2), run(6, 9, "id")], {3: "DROP TABLE item", 4: MADE}, [("", ""), (at(4), "id")]),
+        ([run(1, 2), run(6, 9, "id")], {4: MADE.replace("TABLE", "TABLE IF NOT EXISTS")}, [("", "id")]),
         ([run(5, 9)], {}, []),
         (
             [run(1, 2, "id"), run(3, 4, "id", "day"), run(5, 6, "id")],

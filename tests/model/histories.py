@@ -44,6 +44,7 @@ SURE = {
     "swap_names": 1,
     "several": 1,
     "key_renamed": 1,
+    "key_returns": 1,
 }
 """The steps of which nothing may go wrong, and how likely each is."""
 
@@ -274,6 +275,16 @@ class Writer(Rows):
         """DROP PRIMARY KEY alone."""
         self.alter(self.some_table(), [Clause("drop_key", text="DROP PRIMARY KEY")])
 
+    def key_returns(self) -> None:
+        """ADD PRIMARY KEY alone, to a table that has lost its key: rows may have come meanwhile that the key did not tell apart."""
+        table = self.some_table()
+        names = [one.name for one in table.columns if one.name in ("id", "day", "uid", "order_id")]
+        if not names:
+            raise RefusedError("no column of a key")
+        keys = tuple(names[: self.random.randint(1, len(names))])
+        listed = ", ".join(map(self.quoted, keys))
+        self.alter(table, [Clause("add_key", keys=keys, text=f"ADD PRIMARY KEY ({listed})")])
+
     def key_renamed(self) -> None:
         table = self.some_table()
         to = self.random.choice(("id", "uid", "order_id"))
@@ -402,6 +413,9 @@ def _moves(event: Event) -> bool:
 STEPS = tuple(SURE)
 """All that is drawn of MySQL."""
 TYPING = {"modify", "widen", "key_widened"}
-KEYING = {"key_grows", "key_leaves", "key_renamed", "rotate", "rename_table", "swap_tables", "online_change"}
+KEYING = {
+    *("key_grows", "key_leaves", "key_returns", "key_renamed"),
+    *("rotate", "rename_table", "swap_tables", "online_change"),
+}
 STATEMENTS = set(STEPS) - {"insert", "update", "delete", "move", "reload"}
 """Steps that change types, or keys and tables, and all that are statements."""
