@@ -10,6 +10,7 @@
     python -m benchmarks.histories secrets                # 20 lakes with masks: every file searched for planted values
     python -m benchmarks.histories erasures               # 20 lakes with rows erased at once: the same
     python -m benchmarks.histories faults                 # 50 faults in each dialect's messages, and as many right histories
+    python -m benchmarks.histories faults --histories 44 --seed a      # others, 2,000 in all
 
 A wrong history is printed with its number and its events, and the exit code is 1.
 """
@@ -24,6 +25,7 @@ import time
 from collections.abc import Iterable
 from contextlib import ExitStack
 from multiprocessing import Pool
+from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +58,7 @@ def main() -> int:
     parser.add_argument(
         "--erase", type=int, default=0, help="erase rows in every so many lakes, by Spark (rules)"
     )
+    parser.add_argument("--seed", default="", help="makes other histories (faults)")
     parser.add_argument("--cluster", action="store_true", help="on a cluster on this machine (spark, arrow)")
     asked = parser.parse_args()
     if asked.fold == "rules":
@@ -63,7 +66,7 @@ def main() -> int:
     if asked.fold in ("secrets", "erasures"):
         return planted(asked.fold, asked.first, asked.histories or 20)
     if asked.fold == "faults":
-        return faults(asked.first, asked.histories or 50, asked.processes)
+        return faults(asked.first, asked.histories or 50, asked.processes, asked.seed)
     if asked.fold == "plain":
         return plain(asked.first, asked.histories or 1_000_000, asked.processes)
     apply = "files" if asked.fold == "arrow" else ""
@@ -108,21 +111,24 @@ def _share(bounds: tuple[int, int]) -> tuple[int, list[Wrong]]:
 # --- with a fault ---
 
 
-def faults(first: int, count: int, processes: int) -> int:
+def faults(first: int, count: int, processes: int, seed: str = "") -> int:
     """Plant a fault in so many histories of each dialect, and count those that are named and when, and false alarms."""
     from tests.model.checks import CAPTURES
 
-    print(
-        f"{'dialect':<38}{'planted':>8}{'at once':>8}{'next':>8}{'unsaid':>8}{'hidden':>8}{'loaded':>8}{'missed':>8}{'right':>8}{'wrong':>8}"
-    )
-    failed = 0
+    def line(name: str, counts: Iterable[object]) -> None:
+        print(f"{name:<38}{''.join(f'{count:>8}' for count in counts)}", flush=True)
+
+    line("dialect", ("planted", "at once", "next", "unsaid", "hidden", "loaded", "missed", "right", "wrong"))
+    failed, sums = 0, [0] * 9
     with Pool(processes) as pool:
-        asked = [(number, first, count) for number in range(len(CAPTURES))]
+        asked = [(number, first, count, seed) for number in range(len(CAPTURES))]
         for number, counts, found in pool.imap(_faulty, asked):
-            print(f"{CAPTURES[number].name:<38}{''.join(f'{n:>8,}' for n in counts)}", flush=True)
+            line(CAPTURES[number].name, counts)
+            sums = list(map(add, sums, counts))
             failed += len(found)
             for text in found[:SHOWN]:
                 print(text)
+    line("all", sums)
     print(
         "at once: named by the messages of the fault itself; next: by the row's next change. Never are: unsaid, as that change says "
         "nothing of the column; hidden, as its NULL may stand for a large value; loaded, as the row was loaded just before; missed. "
@@ -131,14 +137,14 @@ def faults(first: int, count: int, processes: int) -> int:
     return 1 if failed else 0
 
 
-def _faulty(asked: tuple[int, int, int]) -> tuple[int, list[int], list[str]]:
+def _faulty(asked: tuple[int, int, int, str]) -> tuple[int, list[int], list[str]]:
     from tests.model import checks, planting
 
-    number, first, count = asked
+    number, first, count, seed = asked
     capture, numbers = checks.CAPTURES[number], range(first, first + count)
-    tally = planting.planted(numbers, capture)
+    tally = planting.planted(numbers, capture, seed)
     ordered = capture.name in checks.BY_SECOND
-    wrong = checks.checked(numbers, capture, checks.sure(capture), ordered=ordered)
+    wrong = checks.checked(numbers, capture, checks.sure(capture), seed, ordered=ordered)
     counts = [
         tally.planted,
         tally.at_once,
