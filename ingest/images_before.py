@@ -159,6 +159,7 @@ class Chain:
         default_factory=set
     )  # keys that were read at no place among the changes, or after it
     _last: dict[Key, Order] = field(default_factory=dict)  # the place of each key's last change
+    _inserted: set[Key] = field(default_factory=set)  # keys whose rows came as inserts, not as updates, once
     _tells: bool = False  # the last update's image before had more than its key
     _open: set[tuple[Key, str]] = field(
         default_factory=set
@@ -185,18 +186,20 @@ class Chain:
 
     def remember(self, event: Placed) -> None:
         """Take note of a change, whose message may come again; also of one from before the table had its key."""
-        if event.change.before is not None:
+        if event.change.before is not None or event.change.op is Op.UPDATE:
             self._said.update(self.images.identities(event))
 
     def _link(self, event: Placed) -> Link | None:
         change = event.change
-        if change.before is None or change.op not in (Op.UPDATE, Op.DELETE):
+        if change.op not in (Op.UPDATE, Op.DELETE):
             return None
         try:
             concerned = key_of_change(change, self.table.keys, self.table.key_types)
         except KeyCellError:
             return None  # rejected
         key = concerned.key if concerned.left is None else concerned.left
+        if change.before is None:
+            return self._without_image(event, key)
         leaves = change.op is Op.DELETE or concerned.left is not None
         row = self.table.rows.get(key)
         if leaves:
@@ -208,6 +211,16 @@ class Chain:
             return self._without_past(event, key)
         link_faults = tuple(self._differences(change, key, row))
         return Link(event, key, link_faults, self._excuse(event, key) if link_faults else None)
+
+    def _without_image(self, event: Placed, key: Key) -> Link | None:
+        """The link of an update that says nothing of its row, where there is none: the row was deleted, or has left the key.
+
+        Only where inserts are sent as such, and not of a key's image after whose image before is a message of its own.
+        """
+        is_told = event.change.op is Op.UPDATE and key in self._inserted and not event.order.half
+        if not is_told or key in self.table.rows:
+            return None
+        return Link(event, key, (NO_ROW,), self._excuse(event, key))
 
     def _without_past(self, event: Placed, key: Key) -> Link | None:
         """The link of a row that no message has brought, which may be right: only of a table that was empty all rows have come.
@@ -277,6 +290,8 @@ class Chain:
                 self._loaded.add(step.key)
             else:
                 self._loaded.discard(step.key)
+                if change.op is Op.INSERT:
+                    self._inserted.add(step.key)
         self.remember(event)
 
 

@@ -197,6 +197,8 @@ _FEW = 10**35  # numbers below it have one length mark before their digits
 _DIGITS = ["", *(number_key(10**digits)[0] for digits in range(35))]
 small_key = lru_cache(maxsize=4096)(number_key)
 """`number_key` for the numbers that recur: phases, halves, rows."""
+SECOND_HALF = f"^[^{_END}]*{_END}{number_key(1)}"
+"""A pattern of the order keys of images after whose images before are messages of their own."""
 
 
 def number_keys(numbers: Sequence[int]) -> list[str]:

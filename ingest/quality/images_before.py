@@ -44,7 +44,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, Shard, shard_of
 from ingest.lake.snapshots import CARRIED_SQL, read_sql
 from ingest.lake.stamps import change_of
-from ingest.order import is_weak, order_of
+from ingest.order import SECOND_HALF, is_weak, order_of
 from ingest.quality.arrow_rows import changes_of_keys, mirror_rows
 from ingest.quality.catalogue import FAILING_KEYS, NEVER_SENT, Metric, key_json
 from ingest.quality.cell_diff import KeyHistory, key_of_row
@@ -108,6 +108,10 @@ class Screened:
     proven: int = 0
     suspects: set[int] = field(default_factory=set)  # hashes of keys
     unsent: set[int] = field(default_factory=set)  # of keys that had no row before their first change
+    missing: set[int] = field(default_factory=set)  # those of them that an earlier change may have removed
+    unsaid: set[int] = field(
+        default_factory=set
+    )  # of keys that an update without an image before finds removed
     firsts: list[Mapping[str, Any]] = field(default_factory=list)  # the first changes of some keys
     hashes: list[int] = field(default_factory=list)  # of the keys of these
     alone: set[int] = field(default_factory=set)  # those of changes whose images before may have only the key
@@ -131,6 +135,8 @@ def screen(
     since: int,
     images: ImagesBefore = WHOLE,
     firsts: int = FIRSTS,
+    *,
+    gained: bool = False,
 ) -> Screened:
     """Compare neighbours among the changes of each key.
 
@@ -141,6 +147,7 @@ def screen(
         since: changes up to this batch are not judged again.
         images: how the lane's dialect writes images before.
         firsts: how many keys' first changes are taken.
+        gained: those without an image before, too: the mirror may have got more rows than were inserted.
     """
     screened = Screened()
     changes = _in_order(changes.combine_chunks())
@@ -159,9 +166,15 @@ def screen(
     asked &= entries.leaves | ~moved[entries.row]
     follows = np.ones(len(asked), bool)
     follows[starts] = False
-    later = np.flatnonzero(asked & follows)
     alone = _keys_alone(changes) if images.key_deletes else np.zeros(len(changes), bool)
-    _neighbours(screened, changes, _Pairs(entries, later, images, alone), sorted(truncates))
+    emptied = sorted(truncates)
+    _neighbours(screened, changes, _Pairs(entries, np.flatnonzero(asked & follows), images, alone), emptied)
+    silent = _silent(changes)[entries.row] & new[entries.row] & (entries.hashes != 0)
+    unsaid = np.flatnonzero(silent & follows)
+    gone = _gone(changes, entries, unsaid, emptied)
+    screened.unsaid = set(entries.hashes[unsaid[gone]].tolist())
+    if gained:
+        asked |= silent
     first = starts[asked[starts]][:firsts]
     rows, hashes = entries.row[first], entries.hashes[first].tolist()
     screened.firsts = changes.take(pa.array(rows)).to_pylist()
@@ -185,6 +198,14 @@ def _keys_alone(changes: pa.Table) -> npt.NDArray[np.bool_]:
     if pc.any(pc.and_(updates, pc.is_valid(changes["before"]))).as_py():
         return np.zeros(len(changes), bool)
     return np.array(pc.equal(changes["op"], "delete"), bool)
+
+
+def _silent(changes: pa.Table) -> npt.NDArray[np.bool_]:
+    """The updates that say nothing of their rows before; not those whose images before are messages of their own."""
+    silent = np.array(pc.and_(pc.equal(changes["op"], "update"), pc.is_null(changes["before"])), bool)
+    if silent.any():
+        silent &= ~np.array(pc.match_substring_regex(changes["order_key"], SECOND_HALF), bool)
+    return silent
 
 
 def _entries(changes: pa.Table, says: npt.NDArray[np.bool_]) -> _Entries:
@@ -215,16 +236,9 @@ def _neighbours(screened: Screened, changes: pa.Table, pairs: _Pairs, truncates:
         for name, numbers in (("before", now), ("after", now), ("after", then))
     )
     did = changes["op"].combine_chunks().take(then)
-    gone = np.array(pc.equal(did, "delete"), bool)
-    gone |= entries.leaves[later - 1]
+    gone = _gone(changes, entries, later, truncates)
     parts = np.array(pc.fill_null(changes["partial"].combine_chunks().take(then), False), bool)
     parts &= np.array(pc.equal(did, "update"), bool)  # of an inserted row what is not sent is NULL
-    if truncates:
-        places = [listed(changes["order_key"].combine_chunks().take(numbers)) for numbers in (then, now)]
-        cleared = [
-            bisect_left(truncates, a) < bisect_left(truncates, b) for a, b in zip(*places, strict=True)
-        ]
-        gone |= np.array(cleared, bool)
     updates = pc.equal(changes["op"].combine_chunks().take(now), "update")
     filled = np.array(updates, bool) & pairs.images.changed_only
     hashes = entries.hashes[later].tolist()
@@ -246,6 +260,22 @@ def _neighbours(screened: Screened, changes: pa.Table, pairs: _Pairs, truncates:
             screened.proven += 1
         else:
             screened.suspects.add(hashed)
+
+
+def _gone(
+    changes: pa.Table, entries: _Entries, later: Numbers, truncates: Sequence[str]
+) -> npt.NDArray[np.bool_]:
+    """Of some entries those before which the entry just before them, or a TRUNCATE since then, has removed the row."""
+    now, then = pa.array(entries.row[later]), pa.array(entries.row[later - 1])
+    gone = np.array(pc.equal(changes["op"].combine_chunks().take(then), "delete"), bool)
+    gone |= entries.leaves[later - 1]
+    if truncates:
+        places = [listed(changes["order_key"].combine_chunks().take(numbers)) for numbers in (then, now)]
+        cleared = [
+            bisect_left(truncates, a) < bisect_left(truncates, b) for a, b in zip(*places, strict=True)
+        ]
+        gone |= np.array(cleared, bool)
+    return gone
 
 
 _cells = msgspec.json.Decoder(dict[str, str | None]).decode
@@ -295,19 +325,19 @@ def compare_firsts(lake: Lake, mirror: Mirror, screened: Screened, lane: ProvenL
     for row in mirror_rows(lake, mirror, kinds, [first.key for first in asked.values()], state):
         key = key_of_row(row, mirror, kinds)
         first = asked.pop(key, None) if key is not None else None
-        if first is None or first.hash in screened.alone:
+        if first is None or first.hash in screened.alone or not first.said:
             continue
         screened.compared += 1
         if _agrees(first.said, row, mirror, kinds):
             screened.proven += 1
         else:
             screened.suspects.add(first.hash)
-    screened.unsent = {first.hash for first in asked.values()}
+    screened.unsent = screened.missing = {first.hash for first in asked.values()}
 
 
 class _First(NamedTuple):
     key: Key
-    said: Image
+    said: Image  # empty if the change says nothing of its row
     hash: int
 
 
@@ -320,7 +350,8 @@ def _firsts(screened: Screened, mirror: Mirror, lane: ProvenLane) -> dict[Key, _
         except KeyCellError:
             continue  # rejected
         key = concerned.key if concerned.left is None else concerned.left
-        firsts.setdefault(key, _First(key, lane.images.of(change), hashed))
+        said = {} if change.before is None else lane.images.of(change)
+        firsts.setdefault(key, _First(key, said, hashed))
     return firsts
 
 
@@ -388,7 +419,9 @@ class ProvenLane:
 def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
     """Compare the images before of a lane's changes after batch ``since`` with the rows that they change."""
     many = lane.gained and (lane.lane.last_read > 0 or lane.was_emptied)
-    screened = screen(lane.changes, lane.truncates, since, lane.images, BEGUN if many else FIRSTS)
+    screened = screen(
+        lane.changes, lane.truncates, since, lane.images, BEGUN if many else FIRSTS, gained=lane.gained
+    )
     compare_firsts(lake, mirror, screened, lane, since)
     proof = Proof(screened.compared, screened.proven)
     unsent = screened.unsent
@@ -396,14 +429,19 @@ def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
     if unsent and not (loaded or lane.was_emptied):
         unsent = unsent & screened.other
     begun = _not_erased(lake, mirror, lane, _keys_of(unsent, lane, mirror)) if unsent else {}
-    if not screened.suspects and not lane.met and not begun:
+    gone = screened.missing
+    if screened.unsaid and _tells_inserts(lake, lane.lane):
+        gone = gone | screened.unsaid
+    if not screened.suspects and not lane.met and not begun and not gone:
         return proof
     keys = _keys_of(screened.suspects, lane, mirror) | dict(islice(lane.met.items(), JUDGED))
+    removed = _keys_of(gone, lane, mirror)
     proof.unjudged = max(0, len(screened.suspects) - JUDGED)
     proof.undecided = max(0, len(unsent) - JUDGED)
-    history = _history(lake, mirror, lane, keys | begun)
-    for each in broken(history, mirror, keys, since, lane, begun, loaded=loaded):
+    history = _history(lake, mirror, lane, keys | removed | begun)
+    for each in broken(history, mirror, keys | removed, since, lane, begun, loaded=loaded):
         (proof.unsent if each.is_unsent else proof.broken).append(each)
+    proof.compared += len({each.key for each in proof.broken} - keys.keys())  # with no row
     proof.strong = not any(is_weak(row["order_key"]) for row in history.rows if row["batch"] > since)
     proof.proven = proof.compared - len(proof.broken) - proof.unjudged
     return proof
@@ -425,6 +463,14 @@ def _not_erased(
         return hidden.digest(lane.lane.table, cells) in digests
 
     return {key: texts for key, texts in keys.items() if not is_erased(key)} if digests else keys
+
+
+def _tells_inserts(lake: Lake, lane: CheckedLane) -> bool:
+    """True if a lane's inserts are sent as such: a writer of upserts sends them as updates."""
+    query = (
+        f"SELECT 1 AS n FROM {{books}} WHERE {duck.of_lane(lane.source, lane.table)} AND inserts > 0 LIMIT 1"
+    )
+    return bool(lake.ask(query))
 
 
 def _is_loaded(lake: Lake, lane: CheckedLane, since: int) -> bool:
@@ -565,6 +611,8 @@ def broken(
                 del open_breaks[step.key]
         new = link if batch > since else None
         unsent.see(event, done, new, batch)
+        if _empties(event):  # nothing of what was wrong is left
+            open_breaks.clear()
         if new is not None and new.is_broken and not new.is_unsent and new.key in wanted:
             open_breaks.setdefault(new.key, []).append(_broken(mirror, new, batch))
     for breaks in (*open_breaks.values(), unsent.rows.values()):

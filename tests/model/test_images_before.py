@@ -14,7 +14,7 @@ import pytest
 
 from ingest.change import Change, Op
 from ingest.fold import Placed, SchemaStep, Table
-from ingest.images_before import NEVER_CAME, WHOLE, Chain, Excuse, ImagesBefore, Link
+from ingest.images_before import NEVER_CAME, NO_ROW, WHOLE, Chain, Excuse, ImagesBefore, Link
 from ingest.order import RANK, Order
 from ingest.values.same_value import same_value
 from tests.model.checks import CAPTURES, Capture
@@ -137,6 +137,34 @@ def test_the_delete_of_a_table_whose_updates_tell_nothing_has_only_its_key() -> 
     assert [False, True] == [link.is_broken for link in links(first, telling, delete, images=images)]
     again = placed(Op.DELETE, 6, before="x")
     assert [False, True] == [link.is_broken for link in links(first, delete, again, images=images)]
+
+
+def test_an_update_that_says_nothing_of_a_row_that_is_gone() -> None:
+    """It came late, or an insert was lost: a row that was deleted was there again, and no later change of it came to say so."""
+    insert, delete, alone = (
+        placed(Op.INSERT, 1, after="a"),
+        placed(Op.DELETE, 2, "a"),
+        placed(Op.UPDATE, 3, after="b"),
+    )
+    found = links(insert, delete, alone)
+    assert [(False, ()), (True, (NO_ROW,))] == [(link.is_broken, link.differences) for link in found]
+    assert [True] == [link.is_broken for link in links(insert, placed(Op.TRUNCATE, 2, None, None), alone)]
+    after = alone._replace(order=alone.order._replace(half=1))
+    assert [False] == [link.is_broken for link in links(insert, delete, after)], (
+        "the delete is its image before"
+    )
+    upserts = placed(Op.UPDATE, 1, after="a"), delete, alone
+    assert [False] == [link.is_broken for link in links(*upserts)], "it may be an insert"
+
+
+def test_an_update_without_an_image_before_may_come_again() -> None:
+    """A stream that goes back goes forward again to the delete."""
+    events = [placed(Op.INSERT, 0, after="a", arrival=0)]
+    for arrival, event in enumerate(
+        2 * (placed(Op.UPDATE, 0, after="b", time=5), placed(Op.DELETE, 0, "b", time=6)), 1
+    ):
+        events.append(event._replace(order=event.order._replace(arrival=(arrival,))))
+    assert [None, Excuse.REPEATED, None] == [link.excuse for link in links(*events)]
 
 
 NUMBERED = ImagesBefore(renumbers=True)

@@ -87,11 +87,81 @@ def test_a_lost_message_is_named_by_the_next_change(tmp_path: Path, batches: int
     assert found.strong
 
 
-def test_a_lost_insert_after_a_delete_is_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_lost_insert_after_a_delete_is_named(tmp_path: Path, batches: int) -> None:
     """The change describes a row that, by the messages, is gone."""
     shops = delete(insert(shop(tmp_path), 1, "a", 10), 1, "a", 20)
-    found = proof(update(shops, 1, "b", "c", 40), 0)
+    if batches == 2:
+        assert [] == sentences(shops, "a change says")
+    [said] = sentences(update(shops, 1, "b", "c", 40), "a change says")
+    assert "the changes before it give none" in said
+    found = proof(shops, 0)
+    assert ([("", None, None)], 2, 1) == (differing(found), found.compared, found.proven)
+
+
+def change(shops: Shops, kind: str, text: str, at: int, old: str | None = None) -> Shops:
+    """A change of row 1 as a capture of MySQL writes it, without `old` if it is not given."""
+    row: dict[str, str | None] = {"id": "1", "text": text}
+    if shops.dialect != "maxwell":
+        return say(shops, kind, row, None if old is None else {"text": old}, at)
+    message = {
+        "database": "shop_1",
+        "table": "item",
+        "type": kind.lower(),
+        "ts": 1714521600 + at,
+        "xid": at,
+        "data": row,
+    }
+    shops.lines.append(json.dumps(message if old is None else message | {"old": {"text": old}}))
+    shops.number += 1
+    return shops
+
+
+KEYED = TableRule(match=ITEM, keys=("id",))
+
+
+@pytest.mark.parametrize("dialect", ["canal", "maxwell", "dts-canal"])
+def test_a_late_update_that_says_nothing_of_its_row(tmp_path: Path, dialect: str) -> None:
+    """A position puts it into its place; where arrival decides, the next change that says what the row was names it."""
+    shops = change(change(shop(tmp_path, dialect, KEYED), "INSERT", "a", 10), "UPDATE", "c", 30, "b")
+    if dialect == "dts-canal":
+        assert [("text", "b", "a")] == differing(proof(shops, 0))
+    else:
+        assert "done" == shops.run()[0]
+    assert [] == proof(change(shops, "UPDATE", "b", 20), 1).broken
+    is_placed = dialect == "dts-canal"
+    rows = shops.rows("mirrors/shop_1/item")
+    assert ["c" if is_placed else "b"] == [*rows.values()]
+    found = proof(change(shops, "UPDATE", "d", 40, "c"), 2)
+    assert ([] if is_placed else [("text", "c", "b")]) == differing(found)
+
+
+@pytest.mark.parametrize("dialect", ["canal", "maxwell", "dts-canal"])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_late_update_of_a_row_that_was_deleted(tmp_path: Path, dialect: str, batches: int) -> None:
+    """The row was there again, and no later change of it came to say so: nothing did, ever."""
+    shops = change(change(shop(tmp_path, dialect, KEYED), "INSERT", "a", 10), "DELETE", "a", 30)
+    if batches == 2:
+        assert [] == sentences(shops, "a change says")
+    [said] = sentences(change(shops, "UPDATE", "b", 20 if dialect != "dts-canal" else 40), "a change says")
+    assert "the changes before it give none" in said
+    found = proof(shops, 0)
     assert [("", None, None)] == differing(found)
+    assert (2, 1, dialect == "dts-canal") == (found.compared, found.proven, found.strong)
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_an_upsert_needs_no_row(tmp_path: Path, batches: int) -> None:
+    """A sink that writes Canal's messages inserts by what may be an update, and has no other inserts."""
+    shops = shop(tmp_path, "canal", KEYED)
+    for at, kind in ((10, "INSERT"), (20, "DELETE"), (30, "INSERT")):
+        if at == 30 and batches == 2:
+            assert "done" == shops.run()[0]
+        message = json.loads(change(shops, kind, "a", at).lines.pop())
+        shops.lines.append(
+            json.dumps({name: message[name] for name in message if name not in ("id", "isDdl")})
+        )
+    assert [] == proof(shops, 0).broken
 
 
 def test_columns_that_did_not_change_are_compared(tmp_path: Path) -> None:
@@ -460,6 +530,57 @@ def test_a_right_mirror_has_no_row_that_never_came(tmp_path: Path, batches: int)
     delete(update(shops, 2, "b", "c", 50), 2, "c", 60)
     assert [] == never_sent(shops)
     assert [] == never_sent(delete(insert(shops, 2, "d", 70), 2, "d", 80))
+
+
+@pytest.mark.parametrize("emptied", ["TRUNCATE TABLE item", "DROP TABLE item"])
+@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize("kind", ["UPDATE", "DELETE"])
+def test_nothing_is_wrong_in_a_table_that_was_emptied(
+    tmp_path: Path, emptied: str, batches: int, kind: str
+) -> None:
+    """A change found another row than it described, and then all rows went: it was an error until it was accepted."""
+    shops = insert(shop(tmp_path), 1, "a", 10)
+    update(shops, 1, "b", "c", 30) if kind == "UPDATE" else delete(shops, 1, "b", 30)
+    if batches == 2:
+        assert 1 == len(sentences(shops, "a change says"))
+    shops.ddl(emptied, at=40)
+    if emptied.startswith("DROP"):
+        shops.ddl(CREATE, at=41)
+    assert [] == sentences(insert(shops, 3, "c", 50), "a change says")
+    assert [] == proof(shops, 0).broken
+
+
+@pytest.mark.parametrize("dialect", ["dts-canal", "canal"])
+@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize("story", ["given back", "other columns", "made again", "made at last", "declared"])
+def test_two_rows_had_one_key_while_the_table_had_none(
+    tmp_path: Path, dialect: str, batches: int, story: str
+) -> None:
+    """Messages before and after name one key, so that those without it were folded by it: a row of two was gone, in silence."""
+    shops = shop(
+        tmp_path, dialect, KEYED if story == "declared" else TableRule(match=ITEM, no_key="full_row")
+    )
+    if story == "made at last":
+        shops.keys = ()
+        shops.ddl("CREATE TABLE item (id bigint, text varchar(9))", at=5)
+        insert(shops, 1, "a", 10)
+    else:
+        insert(shops.ddl(CREATE, at=5), 1, "a", 10).ddl("ALTER TABLE item DROP PRIMARY KEY", at=15)
+        shops.keys = ()
+    insert(shops, 1, "b", 20)
+    if batches == 2:
+        assert "done" == shops.run()[0]
+    if story in ("given back", "other columns"):
+        delete(shops, 1, "b", 25)
+        shops.keys = ("id",) if story == "given back" else ("id", "text")
+        shops.ddl(f"ALTER TABLE item ADD PRIMARY KEY ({', '.join(shops.keys)})", at=30)
+        left = {1: "a", 2: "c"}
+    else:
+        update(shops, 1, "a", "d", 25).ddl("DROP TABLE item", at=30).ddl(CREATE, at=31)
+        shops.keys, left = ("id",), {2: "c"}
+    found = proof(insert(shops, 2, "c", 40), 0)
+    assert left == shops.rows("mirrors/shop_1/item")
+    assert ([], []) == (found.broken, found.unsent)
 
 
 @pytest.mark.parametrize("emptied", ["TRUNCATE TABLE item", "DROP TABLE item"])
