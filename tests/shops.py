@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pytest
 
 from ingest.config import Pipeline
-from ingest.config.entries import Sealing
+from ingest.config.entries import QualityRule, Sealing
 from ingest.config.model import Source, TableRule
 from ingest.gold.steps import steps_of
 from ingest.lake.lake import Lake
@@ -61,6 +61,7 @@ class Shops:
     budget: int | None = None  # the pipeline's rewrite_budget
     engine: str = "auto"
     apply: str = "auto"  # the pipeline's
+    quality: tuple[QualityRule, ...] = ()
 
     @property
     def pipeline(self) -> Pipeline:
@@ -77,6 +78,7 @@ class Shops:
             rewrite_budget=self.budget,
             engine=self.engine,
             apply=self.apply,
+            quality=self.quality,
         )
 
     def say(

@@ -702,8 +702,9 @@ def _unsent(lake: Lake, subject: CheckedMirror, unsent: Sequence[Broken], undeci
     )
     reconcile = command("reconcile", lake.pipeline.file)
     beyond = f"; {counted(undecided, 'more key was', 'more keys were')} not judged" if undecided else ""
+    filtered = f"{_of_filter(lake, subject)}. " if why else ""
     detail = (
-        f"{_shown(lake, subject, unsent)}{beyond}. {why}Compare {subject.name} with the source (`{reconcile}`), "
+        f"{_shown(lake, subject, unsent)}{beyond}. {why}{filtered}Compare {subject.name} with the source (`{reconcile}`), "
         "or load it again"
     )
     keys = dict.fromkeys(key_json(subject.decided.keys, each.texts) for each in unsent)
@@ -711,6 +712,14 @@ def _unsent(lake: Lake, subject: CheckedMirror, unsent: Sequence[Broken], undeci
         NEVER_SENT, len(keys), subject.name, detail=detail, failing=tuple(keys)[:FAILING_KEYS],
         severity="error" if certain else "warn",
     )  # fmt: skip
+
+
+def _of_filter(lake: Lake, subject: CheckedMirror) -> str:
+    """What to do where the source leaves rows out: one that comes into its filter may be sent as an update."""
+    rule, entry = lake.pipeline.quality_rule(subject.table), f"thresholds: {{{NEVER_SENT}: 1000000}}"
+    listed = f"`- {{table: {subject.name}, {entry}}}` under quality:"
+    line = f"`{entry}` into the quality: entry `table: {rule.table}`" if rule else listed
+    return f"If the source sends only rows that meet a condition, one that comes to meet it looks alike: then write {line}"
 
 
 def _shown(lake: Lake, subject: CheckedMirror, broken: Sequence[Broken]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.change import TableId
+from ingest.config.entries import QualityRule
 from ingest.config.model import MadeColumn, TableRule
 from ingest.gold.explain import explain
 from ingest.lake import decisions, duck
@@ -581,6 +582,22 @@ def test_two_rows_had_one_key_while_the_table_had_none(
     found = proof(insert(shops, 2, "c", 40), 0)
     assert left == shops.rows("mirrors/shop_1/item")
     assert ([], []) == (found.broken, found.unsent)
+
+
+@pytest.mark.parametrize("entries", [(), (QualityRule("shop_1.*"),)])
+def test_rows_that_come_into_a_filter_are_allowed_by_a_limit(
+    tmp_path: Path, entries: tuple[QualityRule, ...]
+) -> None:
+    """A tool that filters rows may send one that comes to meet its condition as an update; the message says what to write."""
+    shops = shop(tmp_path)
+    shops.quality = entries
+    [said] = never_sent(update(begin(shops, "emptied"), 2, "a", "b", 30))
+    line = "thresholds: {rows_never_sent: 1000000}"
+    assert (f"`{line}` into" if entries else f"`- {{table: {ITEM}, {line}}}` under quality:") in said
+    (tmp_path / "allowed").mkdir()
+    allowed = shop(tmp_path / "allowed")
+    allowed.quality = (QualityRule(ITEM, thresholds={NEVER_SENT: 1e6}),)
+    assert [] == never_sent(update(begin(allowed, "emptied"), 2, "a", "b", 30))
 
 
 @pytest.mark.parametrize("emptied", ["TRUNCATE TABLE item", "DROP TABLE item"])
