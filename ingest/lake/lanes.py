@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
+from typing import TypeVar
 
 from ingest import formats, types
 from ingest.change import LaneId, TableId
@@ -18,6 +19,7 @@ from ingest.order import loaded_sql
 
 IS_LOAD_MARKED = "coalesce(load_marks, '[]') <> '[]'"
 """The condition in SQL that a line of the books has marks of a full load."""
+_Made = TypeVar("_Made")
 
 
 def booked(lake: Tables, condition: str = "true") -> set[LaneId]:
@@ -33,11 +35,25 @@ def with_rows(lake: Tables) -> set[LaneId]:
     """Each source's tables with rows, read once for each state of the books; a truncate may spell its table in another letter
     case.
     """
+    return _made_once(lake, "with_rows", lambda: booked(lake, "changes > truncates")).copy()
+
+
+def first_batches(lake: Tables) -> Mapping[TableId, int]:
+    """The batch of each source table's first changes, read once for each state of the books."""
+
+    def read() -> dict[TableId, int]:
+        rows = lake.ask(
+            'SELECT "database", "schema", "table", min(batch) AS first FROM {books} '
+            'WHERE "table" IS NOT NULL AND changes > 0 GROUP BY ALL'
+        )
+        return {TableId.of(row): row["first"] for row in rows}
+
+    return _made_once(lake, "first_batches", read)
+
+
+def _made_once(lake: Tables, name: str, make: Callable[[], _Made]) -> _Made:
     log = lake.snapshot(BOOKS.name)
-    made = lake.made_once(
-        f"{BOOKS.name}/with_rows", (log.table_id, log.version), lambda: booked(lake, "changes > truncates")
-    )
-    return made.copy()
+    return lake.made_once(f"{BOOKS.name}/{name}", (log.table_id, log.version), make)
 
 
 def sends_nulls(lake: Tables, source: Source) -> bool:

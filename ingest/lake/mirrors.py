@@ -440,17 +440,12 @@ def rules(lake: Tables) -> dict[str, list[TableRule]]:
 
 
 def _feeding_tables(lake: Tables) -> dict[str, dict[TableId, int]]:
-    """The source tables that have sent rows for each mirror, by its path, with the batch of their first ones."""
-    rows = lake.ask(
-        'SELECT database, schema, "table", min(batch) AS first FROM {books} '
-        'WHERE "table" IS NOT NULL AND changes > 0 GROUP BY ALL'
-    )
+    """The source tables that have sent changes for each mirror, by its path, with the batch of their first ones."""
     by_path: dict[str, dict[TableId, int]] = {}
-    for row in rows:
-        source = TableId.of(row)
+    for source, first in lanes.first_batches(lake).items():
         rule = lake.pipeline.rule(source)
         if not rule.exclude:
-            by_path.setdefault(mirror_path(target(rule, source)), {})[source] = row["first"]
+            by_path.setdefault(mirror_path(target(rule, source)), {})[source] = first
     return by_path
 
 
