@@ -100,6 +100,6 @@ def _described(lake: Tables, fold: FoldPlan) -> dict[str, Any]:
         "minReaderVersion": 3,
         "minWriterVersion": 7,
         "readerFeatures": vectors,
-        "writerFeatures": [*vectors, "appendOnly", "invariants"],
+        "writerFeatures": [*vectors, *commits.IMPLIED],
     }
     return {"meta": meta, "protocol": protocol}

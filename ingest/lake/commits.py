@@ -32,6 +32,7 @@ _TRIES = 20
 FILES_AT_MOST, SMALL_FILE = 64, 256 << 10  # files of fewer bytes, before they are joined
 _CHECKPOINT, _MIRROR_CHECKPOINT = 10, 100  # commits, as in Spark and in delta-rs: there are many mirrors
 _ZONELESS, _FEATURE = "timestamp_ntz", "timestampNtz"
+IMPLIED = ("appendOnly", "invariants")  # features of each table that names none
 
 
 class TakenError(IngestError):
@@ -305,6 +306,15 @@ def _changing(
         isolationLevel="Serializable" if rows.changes else "SnapshotIsolation", isBlindAppend=not state.exists,
         operationMetrics=rows.metrics,
     )  # fmt: skip
+    yield from _described(state, rows, now)
+    if writer:
+        yield {"txn": {"appId": writer, "version": batch, "lastUpdated": now}}
+    for action in _of_files(path, state, rows, now):
+        yield action if rows.changes else _unchanging(action)
+
+
+def _described(state: delta.Snapshot, rows: NewRows, now: int) -> Iterator[dict[str, Any]]:
+    """The actions that change what the table asks of its readers and writers, and its columns."""
     schema = rows.schema or state.meta["schemaString"]
     before = state.protocol or rows.protocol
     protocol = _protocol(_without_vectors(before) if rows.plain else before, schema)
@@ -315,10 +325,6 @@ def _changing(
         if rows.plain and state.takes_vectors:
             about = {**about, "configuration": {**state.configuration, delta.VECTORS: "false"}}
         yield {"metaData": {**about, "schemaString": schema}}
-    if writer:
-        yield {"txn": {"appId": writer, "version": batch, "lastUpdated": now}}
-    for action in _of_files(path, state, rows, now):
-        yield action if rows.changes else _unchanging(action)
 
 
 def _of_files(path: str, state: delta.Snapshot, rows: NewRows, now: int) -> Iterator[dict[str, Any]]:
@@ -363,7 +369,7 @@ def _with_vector(path: str, file: delta.DataFile, vector: Mapping[str, Any]) -> 
 
 def _protocol(now: Mapping[str, Any], schema: str) -> Mapping[str, Any]:
     """A table's protocol, with the feature that a time without a zone among its columns needs."""
-    written = set(now.get("writerFeatures") or ("appendOnly", "invariants"))
+    written = set(now.get("writerFeatures") or IMPLIED)
     zoneless = any(field["type"] == _ZONELESS for field in orjson.loads(schema)["fields"])
     if not zoneless or _FEATURE in written:
         return now
@@ -381,9 +387,11 @@ def _without_vectors(now: Mapping[str, Any]) -> Mapping[str, Any]:
         sorted({*(now.get(name) or ())} - {delta.VECTORS_FEATURE})
         for name in ("readerFeatures", "writerFeatures")
     )
-    if read or not now.get("writerFeatures"):
-        return now if not read else {**now, "readerFeatures": read, "writerFeatures": written}
-    if {*written} <= {"appendOnly", "invariants"}:
+    if read:
+        return {**now, "readerFeatures": read, "writerFeatures": written}
+    if not now.get("writerFeatures"):
+        return now
+    if {*written} <= {*IMPLIED}:
         return {"minReaderVersion": 1, "minWriterVersion": 2}
     return {"minReaderVersion": 1, "minWriterVersion": 7, "writerFeatures": written}
 
