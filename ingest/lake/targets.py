@@ -170,17 +170,16 @@ def _of_types(pipeline: Pipeline, wrong: Iterable[Mistyped]) -> Iterator[Unlike]
 
 
 def _of_vectors(pipeline: Pipeline, wrong: Sequence[Mirror]) -> Iterator[Unlike]:
+    """The mirrors that are to be plain; many in one sentence."""
     names = sorted(mirror.name for mirror in wrong)
-    must, though = "to know deletion vectors", "though plain_tables: is true"
-    if len(names) > _SINGLY:
-        typed = _rebuild(pipeline, names)
-        ask = f"{counted(len(names), 'mirror')}, such as {names[0]}, ask their readers {must}, {though}"
-        yield Unlike("not_plain", "", f"{ask}: `{typed}` makes them plain.", typed)
-        return
-    for name in names:
-        typed = _rebuild(pipeline, [name])
-        asks = f"{name} asks its readers {must}, {though}"
-        yield Unlike("not_plain", name, f"{asks}: `{typed}` makes it plain.", typed)
+    for group in [names] if len(names) > _SINGLY else [[name] for name in names]:
+        typed, is_one = _rebuild(pipeline, group), len(group) == 1
+        asking = (
+            f"{group[0]} asks its" if is_one else f"{counted(len(group), 'mirror')}, such as {group[0]}, ask their"
+        )
+        asks = f"{asking} readers to know deletion vectors, though plain_tables: is true"
+        makes = f"`{typed}` makes {'it' if is_one else 'them'} plain"
+        yield Unlike("not_plain", group[0] if is_one else "", f"{asks}: {makes}.", typed)
 
 
 def _rebuild(pipeline: Pipeline, names: Sequence[str]) -> str:
