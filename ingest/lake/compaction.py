@@ -106,6 +106,12 @@ class Joined(NamedTuple):
     met: dict[str, str]
     full: set[str]
 
+    def leave(self, name: str, why: str, *, full: bool) -> None:
+        """Leave a table as it is."""
+        self.met[name] = why
+        if full:
+            self.full.add(name)
+
 
 def join(lake: Lake, names: Iterable[str], turn: Turn, tell: Callable[[str, str], None]) -> Joined:
     """Join the files of tables.
@@ -119,7 +125,7 @@ def join(lake: Lake, names: Iterable[str], turn: Turn, tell: Callable[[str, str]
     result = Joined({name: (0, 0) for name in names if _is_written(lake, name)}, {}, set())
     left: Iterable[str] = list(result.done)
     for _ in range(_ROUNDS):
-        bundles = [bundle for name in left for bundle in _planned(lake, name, result.met)]
+        bundles = [bundle for name in left for bundle in _planned(lake, name, result)]
         load = Load(sum(len(bundle.files) for bundle in bundles), sum(bundle.size for bundle in bundles))
         changed = dict[str, None]()
         for job in _jobs(bundles, cores(lake.spark)):
@@ -128,22 +134,8 @@ def join(lake: Lake, names: Iterable[str], turn: Turn, tell: Callable[[str, str]
                 tell(name, "joining small files")
             made = _written(lake, some, load, result)
             try:
-                for name in list(made):
-                    if name in result.met:
-                        continue
-                    same = made.pop(name)
-                    try:
-                        taken = _commit(lake, name, same, turn)
-                    except OSError as error:
-                        if not faults.is_full(error):
-                            raise
-                        result.met[name] = faults.said(error)
-                        result.full.add(name)
-                        continue
-                    gone, new = result.done[name]
-                    gone += sum(len(each.bundle.files) for each in taken)
-                    result.done[name] = gone, new + sum(len(each.files) for each in taken)
-                    if len(taken) < len(same):
+                for name in [name for name in made if name not in result.met]:
+                    if _put(lake, name, made.pop(name), turn, result):
                         changed[name] = None
             finally:
                 for name, same in made.items():
@@ -154,12 +146,12 @@ def join(lake: Lake, names: Iterable[str], turn: Turn, tell: Callable[[str, str]
     return result
 
 
-def _planned(lake: Lake, name: str, met: dict[str, str]) -> list[Bundle]:
-    """As `planned`; none if that is not known without Spark."""
+def _planned(lake: Lake, name: str, result: Joined) -> list[Bundle]:
+    """As `planned`; none if that is not known without Spark, and the result gets why."""
     try:
         return planned(lake, name)
     except (UnreadableError, DeltaError, pa.ArrowException, OSError, StoreError) as error:
-        met[name] = faults.said(error)
+        result.leave(name, faults.said(error), full=False)
         return []
 
 
@@ -179,9 +171,7 @@ def _written(
     for row in lake.runner.rows(work):
         bundle = bundles[row["number"]]
         if row["failed"]:
-            result.met[bundle.table] = row["failed"]
-            if row["full"]:
-                result.full.add(bundle.table)
+            result.leave(bundle.table, row["failed"], full=row["full"])
         else:
             made[bundle.table].append(
                 JoinedBundle(bundle, [Added(**file) for file in orjson.loads(row["files"])])
@@ -204,6 +194,21 @@ def _write(bundles: Sequence[Bundle]) -> Iterator[pa.RecordBatch]:
             "full": full,
         }
         yield pa.RecordBatch.from_pylist([report], _REPORTED)
+
+
+def _put(lake: Lake, name: str, made: Sequence[JoinedBundle], turn: Turn, result: Joined) -> bool:
+    """Commit the new files of a table, and count them; True if others have changed some of the old ones meanwhile."""
+    try:
+        taken = _commit(lake, name, made, turn)
+    except OSError as error:
+        if not faults.is_full(error):
+            raise
+        result.leave(name, faults.said(error), full=True)
+        return False
+    gone, new = result.done[name]
+    gone += sum(len(each.bundle.files) for each in taken)
+    result.done[name] = gone, new + sum(len(each.files) for each in taken)
+    return len(taken) < len(made)
 
 
 def _commit(lake: Lake, name: str, made: Sequence[JoinedBundle], turn: Turn) -> list[JoinedBundle]:
