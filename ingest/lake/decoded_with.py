@@ -152,7 +152,7 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
     out if `mixed_masks` has more to say of them.
     """
     older = list[Outdated]()
-    named = lake.pipeline.by_source
+    named, typed = lake.pipeline.by_source, partial(_backfill, lake.pipeline, newest)
     for name, spans in _by_source(lake).items():
         if name not in named:
             continue
@@ -165,7 +165,6 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
                 now[_MASKS] = _comparable(lake.pipeline, now[_MASKS], then[_MASKS])
             if then != now and first <= last:
                 decoded = _decoded(lake, name, first, last)
-                typed = partial(_backfill, lake.pipeline, newest)
                 older += _of_span(
                     lake.pipeline, name, decoded, partial(_differences, then, now), typed, since
                 )

@@ -131,7 +131,8 @@ def approved_ahead(lake: Tables) -> set[tuple[str, str]]:
     for decision in made.of(FOLDED, APPROVE, DISMISS):
         name = decision.subject, decision.value.get("statement", "")
         if decision.kind == FOLDED:
-            folded |= {name} if decision.value["state"] != "held" else set()
+            if decision.value["state"] != "held":
+                folded.add(name)
         elif decision.kind == APPROVE and name not in folded:
             ahead.add(name)
         else:

@@ -81,9 +81,8 @@ def test_tables_that_share_a_mirror_are_read_one_after_the_other(bins: Bins, sha
     for table in (1, 2):
         done = CliRunner().invoke(app, ["snapshot", str(bins.file), f"shop.bins_{table}"])
         assert 0 == done.exit_code, done.output
-        bins.write(f"UPDATE bins_{table} SET word = 'later' WHERE id = {(1, other)[table - 1] + 1}")
         later = ((1, other)[table - 1] + 1, "later", 0.5)
-        bins.write(f"UPDATE bins_{table} SET size = 0.5 WHERE id = {later[0]}")
+        bins.write(f"UPDATE bins_{table} SET word = 'later', size = 0.5 WHERE id = {later[0]}")
         assert 0 == landed(bins, 2 + table, later, kind="UPDATE", table=f"bins_{table}").exit_code
     here = LakeReader(load(bins.file)).ask_mirror("mirrors/shop/bins", "SELECT id, word, size FROM {mirror}")
     with duckdb.connect(str(bins.source)) as connection:
