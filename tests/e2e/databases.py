@@ -13,8 +13,11 @@ import signal
 import subprocess
 import tempfile
 from abc import abstractmethod
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
+
+import pytest
 
 from tests.e2e import unstable
 from tests.e2e.services import Missing, Service
@@ -339,3 +342,28 @@ class NewestStandby(Standby, NewestPostgreSQL):
         super().prepare()
         with (self.home / "data" / "postgresql.conf").open("a") as settings:
             settings.write("hot_standby_feedback = on\n")
+
+
+_Node = TypeVar("_Node", bound=Database)
+_PRIMARIES: dict[type[Database], type[Database]] = {
+    Replica: MariaDB, MySQLReplica: MySQL, Standby: PostgreSQL, NewestStandby: NewestPostgreSQL
+}  # fmt: skip
+
+
+class Nodes(ExitStack):
+    """The databases that run while a block does: one of each kind that is asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._running: dict[type[Database], Database] = {}
+
+    def of(self, kind: type[_Node]) -> _Node:
+        """The one of a kind, a replica beside the one that it follows; a test for which its packages are missing is skipped."""
+        if kind not in self._running:
+            primary = _PRIMARIES.get(kind)
+            try:
+                node = kind(self.of(primary)) if primary else kind()  # type: ignore[call-arg]  # a replica's
+                self._running[kind] = self.enter_context(node)
+            except Missing as error:
+                pytest.skip(str(error))
+        return cast("_Node", self._running[kind])

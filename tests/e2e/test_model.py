@@ -19,8 +19,7 @@ from ingest.ddl.as_stored import Default
 from ingest.ddl.columns import logical_type, zero
 from ingest.ddl.effect_model import Effect
 from ingest.values import charsets, conversions
-from tests.e2e.databases import MariaDB
-from tests.e2e.services import Missing
+from tests.e2e.databases import MariaDB, Nodes
 from tests.model import values
 from tests.model.checks import typed
 from tests.model.histories import STEPS, history
@@ -35,13 +34,10 @@ MODES = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,TIME_ROUND_FRACTIONAL"
 @pytest.fixture(scope="module")
 def server() -> Iterator[Any]:
     """A connection to a server in the model's zone."""
-    try:
-        with MariaDB() as node, contextlib.closing(node.connect()) as connection:
-            cursor = connection.cursor()
-            cursor.execute(f"SET time_zone = '+08:00', sql_mode = '{MODES}'")
-            yield cursor
-    except Missing as missing:
-        pytest.skip(str(missing))
+    with Nodes() as nodes, contextlib.closing(nodes.of(MariaDB).connect()) as connection:
+        cursor = connection.cursor()
+        cursor.execute(f"SET time_zone = '+08:00', sql_mode = '{MODES}'")
+        yield cursor
 
 
 @pytest.fixture

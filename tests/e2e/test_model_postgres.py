@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.databases import PostgreSQL
-from tests.e2e.services import Missing
+from tests.e2e.databases import Nodes, PostgreSQL
 from tests.model.histories import history
 from tests.model.parts import Life
 from tests.model.postgres import STEPS, PostgresWriter
@@ -25,15 +24,12 @@ LIFE = Life({**STEPS, "add_unread": 1}, DECLARED, keys=KEYS, length=30, writer=P
 @pytest.fixture(scope="module")
 def server() -> Iterator[Any]:
     """A connection to a server that has the model's type."""
-    try:
-        with PostgreSQL() as node, contextlib.closing(node.connect()) as connection:
-            connection.autocommit = True
-            cursor = connection.cursor()
-            cursor.execute("SET intervalstyle = postgres")
-            cursor.execute(f"CREATE TYPE mood AS ENUM {LABELS}")
-            yield cursor
-    except Missing as missing:
-        pytest.skip(str(missing))
+    with Nodes() as nodes, contextlib.closing(nodes.of(PostgreSQL).connect()) as connection:
+        connection.autocommit = True
+        cursor = connection.cursor()
+        cursor.execute("SET intervalstyle = postgres")
+        cursor.execute(f"CREATE TYPE mood AS ENUM {LABELS}")
+        yield cursor
 
 
 @pytest.mark.parametrize("number", range(HISTORIES))

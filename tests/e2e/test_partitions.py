@@ -23,8 +23,8 @@ from ingest.change import TableId
 from ingest.cli.app import app
 from ingest.config import load
 from ingest.lake.tables import LakeReader
-from tests.e2e.databases import NewestPostgreSQL, NewestStandby, PostgreSQL
-from tests.e2e.services import Missing
+from tests.beside import beside
+from tests.e2e.databases import NewestStandby, Nodes, PostgreSQL
 from tests.e2e.test_source import Garden
 
 COLUMNS = {"id": "int32", "part": "int32", "v": "string", "price": "decimal(10,2)"}
@@ -123,11 +123,8 @@ class Stream:
 @pytest.fixture(scope="module")
 def node() -> Iterator[PostgreSQL]:
     """One database."""
-    try:
-        with PostgreSQL() as started:
-            yield started
-    except Missing as error:
-        pytest.skip(str(error))
+    with Nodes() as nodes:
+        yield nodes.of(PostgreSQL)
 
 
 class Partitioned(Garden):
@@ -234,11 +231,8 @@ def test_rows_that_move_between_partitions(node: PostgreSQL, tmp_path: Path, by_
 
 def test_rows_of_a_standby_whose_own_slot_feeds_the_stream(tmp_path: Path) -> None:
     """Its snapshots do not show the transactions that are open; the stream orders changes by places before their commits."""
-    try:
-        with NewestPostgreSQL() as primary, NewestStandby(primary) as standby:
-            read_beside_writers(Partitioned(standby, tmp_path, by_root=True))
-    except Missing as error:
-        pytest.skip(str(error))
+    with Nodes() as nodes:
+        read_beside_writers(Partitioned(nodes.of(NewestStandby), tmp_path, by_root=True))
 
 
 def read_beside_writers(garden: Partitioned) -> None:
@@ -246,8 +240,6 @@ def read_beside_writers(garden: Partitioned) -> None:
 
     Transactions are open while the place is chosen: one writes before and commits after, one is prepared.
     """
-    stop = threading.Event()
-    writer = threading.Thread(target=garden.write, args=(stop,))
     with ExitStack() as ends:
         late, prepared = (ends.enter_context(closing(garden.written.connect())) for _ in range(2))
         for number, connection in enumerate((late, prepared)):  # rows that no writer has
@@ -255,26 +247,21 @@ def read_beside_writers(garden: Partitioned) -> None:
                 connection.execute(f"INSERT INTO {root} VALUES ({IDS + number}, 1, 'late', 3)")
         prepared.execute("PREPARE TRANSACTION 'moved'")
         prepared.autocommit = True
-        writer.start()
-        try:
-            time.sleep(0.3)
-            garden.stream.deliver()
-            garden.type("run")
-            ends.callback(writer.join)
-            ends.callback(stop.set)
-            timers = [
-                threading.Timer(1.0, late.commit),
-                threading.Timer(1.5, prepared.execute, ("COMMIT PREPARED 'moved'",)),
-            ]
-            for timer in timers:
-                timer.start()
-                ends.callback(timer.join)
-            garden.type("snapshot", *garden.names(), "--chunk-rows", "5")
-            garden.stream.deliver()
-            garden.type("run")
-            garden.type("reconcile", *garden.names(), codes=(0, 3))
-        finally:
-            stop.set()
+        ends.enter_context(beside(garden.write))
+        time.sleep(0.3)
+        garden.stream.deliver()
+        garden.type("run")
+        timers = [
+            threading.Timer(1.0, late.commit),
+            threading.Timer(1.5, prepared.execute, ("COMMIT PREPARED 'moved'",)),
+        ]
+        for timer in timers:
+            timer.start()
+            ends.callback(timer.join)
+        garden.type("snapshot", *garden.names(), "--chunk-rows", "5")
+        garden.stream.deliver()
+        garden.type("run")
+        garden.type("reconcile", *garden.names(), codes=(0, 3))
     garden.wait_for_standby()
     garden.stream.deliver()
     garden.type("run")

@@ -28,10 +28,9 @@ from ingest.source.database import SourceTable, connected, primary_of
 from ingest.source.reconcile import reconcile
 from ingest.source.reconciled import ReconcileOptions, RowDifference
 from ingest.source.snapshot import source_of
-from tests.e2e.databases import Database, MariaDB, PostgreSQL, Replica, Standby
+from tests.e2e.databases import Database, Nodes, Replica, Standby
 from tests.e2e.feed import say
 from tests.e2e.random_tables import Table
-from tests.e2e.services import Missing
 from tests.e2e.test_random_tables import Tables
 from tests.e2e.test_source import node  # noqa: F401 - a fixture
 from tests.e2e.writing import Writing
@@ -253,15 +252,11 @@ def test_with_writers_at_work_random_tables_end_as_the_source(
     read_beside_writers(WrittenTables(node, tmp_path, seed), nullcontext)
 
 
-@pytest.fixture(params=[(MariaDB, Replica), (PostgreSQL, Standby)], ids=["mariadb", "postgresql"])
+@pytest.fixture(params=[Replica, Standby], ids=["mariadb", "postgresql"])
 def replica(request: pytest.FixtureRequest) -> Iterator[Replica | Standby]:
     """A replica of a database."""
-    kind, following = request.param
-    try:
-        with kind() as primary, following(primary) as started:
-            yield started
-    except Missing as error:
-        pytest.skip(str(error))
+    with Nodes() as nodes:
+        yield nodes.of(request.param)
 
 
 def test_random_tables_are_read_from_a_replica_that_lags(replica: Replica | Standby, tmp_path: Path) -> None:

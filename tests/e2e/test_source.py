@@ -25,8 +25,7 @@ from ingest.source import digest
 from ingest.source import snapshot as reading
 from ingest.source.database import connected
 from ingest.source.snapshot import snapshot, source_of
-from tests.e2e.databases import PASSWORD, USER, Database, MariaDB, PostgreSQL, Replica, Standby
-from tests.e2e.services import Missing
+from tests.e2e.databases import PASSWORD, USER, Database, MariaDB, Nodes, PostgreSQL, Replica, Standby
 
 SEEDS = int(os.environ.get("SOURCE_SEEDS", "2"))
 
@@ -34,11 +33,8 @@ SEEDS = int(os.environ.get("SOURCE_SEEDS", "2"))
 @pytest.fixture(scope="module", params=[MariaDB, PostgreSQL], ids=["mariadb", "postgresql"])
 def node(request: pytest.FixtureRequest) -> Iterator[Database]:
     """One database of each kind."""
-    try:
-        with request.param() as found:
-            yield found
-    except Missing as error:
-        pytest.skip(str(error))
+    with Nodes() as nodes:
+        yield nodes.of(request.param)
 
 
 class Garden:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
-from functools import cache
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import pytest
 from ingest.errors import IngestError
 from ingest.source import postgres, sides, snapshot
 from ingest.source import reconcile as comparing
+from tests.beside import beside
 from tests.e2e.databases import (
     USER,
     Database,
@@ -26,11 +26,11 @@ from tests.e2e.databases import (
     MySQLReplica,
     NewestPostgreSQL,
     NewestStandby,
+    Nodes,
     PostgreSQL,
     Replica,
     Standby,
 )
-from tests.e2e.services import Missing
 from tests.e2e.test_reconcile import compare, lake, table_of
 from tests.e2e.test_source import Garden
 from tests.source import made
@@ -59,25 +59,14 @@ class Shed(Garden):
             return []
 
 
-PRIMARIES = {Replica: MariaDB, MySQLReplica: MySQL, Standby: PostgreSQL, NewestStandby: NewestPostgreSQL}
 Unseen = Callable[[Shed], AbstractContextManager[threading.Event]]
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Callable[[type[Database]], Database]]:
-    """One database of a kind, whose settings the tests change; a replica follows the one of its kind."""
-    with ExitStack() as ends:
-
-        @cache
-        def started(kind: type[Database]) -> Database:
-            primary = PRIMARIES.get(kind)
-            try:
-                node = kind(started(primary)) if primary else kind()  # type: ignore[call-arg]
-                return ends.enter_context(node)
-            except Missing as error:
-                pytest.skip(str(error))
-
-        yield started
+    """One database of a kind, whose settings the tests change."""
+    with Nodes() as nodes:
+        yield nodes.of
 
 
 @pytest.fixture
@@ -89,19 +78,13 @@ def garden(server: Callable[[type[Database]], Database], tmp_path: Path) -> Shed
 @contextmanager
 def released_by(act: Callable[[], object]) -> Iterator[threading.Event]:
     """An event; once it is set, and at the end, ``act`` is called."""
-    released = threading.Event()
 
-    def release() -> None:
+    def release(released: threading.Event) -> None:
         released.wait(60)
         act()
 
-    thread = threading.Thread(target=release)
-    thread.start()
-    try:
+    with beside(release, 60) as released:
         yield released
-    finally:
-        released.set()
-        thread.join(60)
 
 
 @contextmanager

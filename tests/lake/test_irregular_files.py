@@ -20,6 +20,7 @@ from ingest.inspect.query import query
 from ingest.lake import faults, stores
 from ingest.lake.maintenance import maintain
 from ingest.run import Warm
+from tests.beside import beside
 from tests.gold.depot import Depot
 from tests.unstarted import unstarted
 
@@ -88,21 +89,16 @@ def pipe(place: Path) -> Iterator[list[Path]]:
     """A pipe in a place; the list has it as soon as somebody has opened it for reading, and he reads its end."""
     place.unlink(missing_ok=True)
     os.mkfifo(place)
-    readers, is_over = list[Path](), threading.Event()
+    readers = list[Path]()
 
-    def watch() -> None:
+    def watch(is_over: threading.Event) -> None:
         while not is_over.wait(0.01):
             with suppress(OSError):
                 os.close(os.open(place, os.O_WRONLY | os.O_NONBLOCK))
                 readers.append(place)
 
-    watching = threading.Thread(target=watch)
-    watching.start()
-    try:
+    with beside(watch):
         yield readers
-    finally:
-        is_over.set()
-        watching.join()
 
 
 @pytest.mark.parametrize(("place", "verb"), OPENED)
