@@ -61,6 +61,10 @@ class UnreadableError(IngestError):
     """The log, or the table, uses something that is not supported here: Spark must read it."""
 
 
+class DamagedError(UnreadableError):
+    """An entry of the log is not JSON: Spark does not read it either."""
+
+
 _B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
 _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _TO_Z85, _FROM_Z85 = bytes.maketrans(_B85, _Z85), bytes.maketrans(_Z85, _B85)
@@ -520,7 +524,7 @@ def _actions(path: str) -> Iterator[dict[str, Any]]:
             if line:
                 yield orjson.loads(line)
     except orjson.JSONDecodeError:
-        raise UnreadableError(f"the table's log is damaged at {path}") from None
+        raise DamagedError(f"the table's log is damaged at {path}") from None
 
 
 def _checkpoint(path: str) -> Iterator[dict[str, Any]]:

@@ -24,7 +24,7 @@ from ingest.errors import IngestError
 from ingest.lake import commits, delta, duck, log, records, stores
 from ingest.lake.commits import Staged
 from ingest.lake.datafiles import Added, FilePart, Layout, fitted, written
-from ingest.lake.delta import NO_TABLE, Extent, Snapshot, UnreadableError, metadata_of
+from ingest.lake.delta import NO_TABLE, DamagedError, Extent, Snapshot, UnreadableError, metadata_of
 from ingest.lake.images import image_sql
 from ingest.lake.names import literal, quoted
 from ingest.lake.removals import AGAIN
@@ -104,8 +104,12 @@ class Lake(Tables):
     def snapshot(self, name: str) -> Snapshot:
         """A table's version and its writers' progress; Spark reads logs that cannot be read without it."""
         if self.is_local:
-            with suppress(UnreadableError):
+            try:
                 return super(Lake, self).snapshot(name)
+            except DamagedError:
+                raise
+            except UnreadableError:
+                pass
         return log.snapshot(self.spark, self.path(name))
 
     def extent(self, name: str, writer: str) -> Extent:

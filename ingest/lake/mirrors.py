@@ -398,6 +398,10 @@ def not_created_yet(lake: Tables) -> frozenset[str]:
 def reshaped(lake: Tables, decided: Mapping[str, Mirror] | None = None) -> frozenset[str]:
     """Paths of mirrors whose rules in the pipeline file differ, or may differ, from those that they were folded by."""
     by_path = known(lake) if decided is None else decided
+    if not may_move(lake.pipeline, by_path.values()) and all(
+        _is_ruled_as_before(lake.pipeline, mirror) for mirror in by_path.values()
+    ):
+        return frozenset()  # without the books, which each run with nothing to do would ask
     return frozenset(
         path
         for path, feeding_table in _feeding_tables(lake).items()
@@ -408,6 +412,17 @@ def reshaped(lake: Tables, decided: Mapping[str, Mirror] | None = None) -> froze
             or not by_path[path].is_fed_by(feeding_table, partial(reached, lake, by_path[path]))
         )
     )
+
+
+def may_move(pipeline: Pipeline, mirrors: Iterable[Mirror]) -> bool:
+    """False if each table feeds the mirror of its own name alone, and always has."""
+    return any(rule.into for rule in pipeline.tables) or any(mirror.fed_by for mirror in mirrors)
+
+
+def _is_ruled_as_before(pipeline: Pipeline, mirror: Mirror) -> bool:
+    """True of the mirror of one table if the rule of that has not changed, or fills it no more."""
+    rule = pipeline.rule(mirror.table)
+    return rule.exclude or mirror.is_made_by(pipeline, rule)
 
 
 def _is_ruled_otherwise(lake: Tables, mirror: Mirror, tables: Mapping[TableId, int]) -> bool:

@@ -15,9 +15,9 @@ from ingest import types
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule, target
 from ingest.errors import command, counted
-from ingest.lake import commits, decoded_with, feeds, lanes
+from ingest.lake import commits, decoded_with, faults, feeds, lanes
 from ingest.lake.decoded_with import Outdated
-from ingest.lake.mirrors import Column, Mirror, fed_before, known, reshaped, rule_for, rules, unfed
+from ingest.lake.mirrors import Column, Mirror, fed_before, known, may_move, reshaped, rule_for, rules, unfed
 from ingest.lake.names import mirror_path
 from ingest.lake.tables import Tables
 
@@ -84,10 +84,8 @@ def unfinished(lake: Tables) -> frozenset[str]:
     may be dropped by now.
     """
     unfinished_paths = frozenset[str]()
-    may_move = any(rule.into for rule in lake.pipeline.tables) or any(
-        mirror.fed_by for mirror in known(lake).values()
-    )
-    moved = {table for path in (unfed(lake) if may_move else ()) for table in known(lake)[path].sources}
+    left = unfed(lake) if may_move(lake.pipeline, known(lake).values()) else ()
+    moved = {table for path in left for table in known(lake)[path].sources}
     moved |= fed_before(lake)
     for view in views(lake):
         unfinished_paths |= reshaped(view) | feeds.missing(view)
@@ -175,7 +173,9 @@ def _of_vectors(pipeline: Pipeline, wrong: Sequence[Mirror]) -> Iterator[Unlike]
     for group in [names] if len(names) > _SINGLY else [[name] for name in names]:
         typed, is_one = _rebuild(pipeline, group), len(group) == 1
         asking = (
-            f"{group[0]} asks its" if is_one else f"{counted(len(group), 'mirror')}, such as {group[0]}, ask their"
+            f"{group[0]} asks its"
+            if is_one
+            else f"{counted(len(group), 'mirror')}, such as {group[0]}, ask their"
         )
         asks = f"{asking} readers to know deletion vectors, though plain_tables: is true"
         makes = f"`{typed}` makes {'it' if is_one else 'them'} plain"
@@ -197,14 +197,26 @@ def not_plain(lake: Tables) -> list[Mirror]:
         return []
     if commits.why_no_commits(pipeline.lake) or pipeline.rewrite_budget == 0:
         return []
-    by_path = known(lake)
+    by_path = {path: mirror for path, mirror in known(lake).items() if _can_be_made_plain(lake, path)}
+    if not by_path:
+        return []  # without the books
     return [
         mirror
         for view in views(lake)
         for path, of_mirror in rules(view).items()
         if (mirror := by_path.get(path)) and (pipeline.plain_tables or of_mirror[0].plain_tables)
-        if (state := lake.snapshot(path)).takes_vectors and state.is_plain
     ]
+
+
+def _can_be_made_plain(lake: Tables, path: str) -> bool:
+    """True for a table with deletion vectors and no other feature; of one that is damaged other things are said."""
+    try:
+        state = lake.snapshot(path)
+    except Exception as error:
+        if not faults.damaged(error):
+            raise
+        return False
+    return state.takes_vectors and state.is_plain
 
 
 def mistyped(lake: Tables, outdated: Sequence[Outdated]) -> list[Mistyped]:

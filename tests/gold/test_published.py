@@ -13,6 +13,7 @@ import pytest
 from ingest.config.model import TableRule
 from ingest.lake import commits, delta, mirrors, targets
 from ingest.lake.commits import Staged, TakenError
+from ingest.lake.tables import LakeReader
 from ingest.run import Warm
 from tests.gold.depot import Depot
 from tests.scenarios.crashing import AFTER, BEFORE, WRITTEN, Point, killed_at
@@ -122,6 +123,17 @@ def test_a_generation_is_published_once(tmp_path: Path) -> None:
     assert (11, {f"w/{i}": 2 for i in range(12)}) == (table.version(), state.transactions)
     assert staged.state.meta["configuration"] == state.meta["configuration"] == table.metadata().configuration
     assert [one.place for one in staged.state.files] == [one.place for one in state.files]
+
+
+def test_a_damaged_mirror_that_is_to_be_plain_is_only_said_to_be_damaged(tmp_path: Path) -> None:
+    """`status` ended with the sentence on one damaged log, and said nothing of all other mirrors."""
+    depot = depot_of(tmp_path)
+    depot.rule = TableRule("yard.*")
+    assert ("done", "") == depot.row("DELETE", id="1", n="1").run()
+    depot.rule = TableRule("yard.*", plain_tables=True)
+    assert targets.not_plain(depot.lake())
+    max(Path(depot.lake().path(MIRROR), "_delta_log").glob("*.json")).write_text("{", "utf-8")
+    assert [] == targets.not_plain(LakeReader(depot.pipeline)) == targets.not_plain(depot.lake())
 
 
 @pytest.mark.parametrize("zone", ["", "datetime(6)"])
