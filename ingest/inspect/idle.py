@@ -19,18 +19,22 @@ from ingest.result import Result
 
 
 def idle(
-    pipeline: Pipeline, stages: Collection[str], busy: Callable[[], None] = lambda: None
+    pipeline: Pipeline,
+    stages: Collection[str],
+    busy: Callable[[], None] = lambda: None,
+    kept: dict[str, tuple[object, object]] | None = None,
 ) -> Result | None:
     """The result of a run with nothing to do; None if there is work, an alarm, or if only Spark can decide.
 
-    ``busy`` is called if messages certainly wait to be read or decoded.
+    ``busy`` is called if messages certainly wait to be read or decoded; ``kept`` is what earlier looks have read, as
+    `Tables.kept`.
 
     An `IngestError` if the lake is another pipeline's, or was restored in parts.
     """
     sources = [source for source in pipeline.sources if source.enabled]
     if not stores.is_readable(pipeline.lake) or not all(_is_of_files(pipeline, source) for source in sources):
         return None
-    lake = LakeReader(pipeline)
+    lake = LakeReader(pipeline, {} if kept is None else kept)
     try:
         is_new = not lake.exists(BRONZE.name)
     except StoreError:  # Spark may have settings for the store that the environment lacks

@@ -107,7 +107,7 @@ class JobRunner(JobList):
             return
         self._due[name] = now + pipeline.every
         try:
-            nothing = idle(pipeline, STAGES)
+            nothing = idle(pipeline, STAGES, kept=member.kept)
         except Exception:
             nothing = None  # the run meets it, too, and says it as it always does
         if nothing is None:

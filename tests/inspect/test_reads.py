@@ -13,9 +13,11 @@ from deltalake import DeltaTable
 from ingest.config import load
 from ingest.gold import approval
 from ingest.inspect import status
-from ingest.lake import decisions, delta, duck
+from ingest.inspect.idle import idle
+from ingest.lake import decisions, delta, duck, lanes
 from ingest.lake.mirrors import Mirror
 from ingest.lake.tables import LakeReader
+from ingest.result import STAGES
 from tests.fleet import typed
 
 _PIPELINE = """pipeline: p
@@ -75,3 +77,23 @@ def test_a_status_reads_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert {"_read": 1, "from_value": 1, "listed": 1, "departed": 1} == {
         name: few[name] for name in few.keys() - {"rows"}
     }
+
+
+@pytest.mark.parametrize(
+    "rules", ["", "tables: [{match: depot.t0, where: id > 0, columns: {id: int64}, plain_tables: true}]\n"]
+)
+def test_a_look_for_work_reads_no_books_and_a_second_one_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rules: str
+) -> None:
+    """The service looks each second: all books and all decisions of each lake were read again, though nothing was written."""
+    (tmp_path / "land").mkdir()
+    file = tmp_path / "p.yaml"
+    file.write_text(_PIPELINE.partition("quality:")[0] + rules, "utf-8")
+    (tmp_path / "land" / "a.jsonl").write_text(_insert("t0") + "\n", "utf-8")
+    code, said = typed(f"ingest run {file}")
+    assert code == 0, said
+    kept: dict[str, tuple[object, object]] = {}
+    monkeypatch.setattr(lanes, "first_batches", lambda _lake: pytest.fail("the books are grouped"))
+    assert idle(load(file), STAGES, kept=kept) is not None
+    monkeypatch.setattr(duck, "rows", lambda query, *_: pytest.fail(query))
+    assert idle(load(file), STAGES, kept=kept) is not None

@@ -32,7 +32,7 @@ def scheduled(own: Path, every: str = "1s", **given: Any) -> JobRunner:
 def test_a_run_is_asked_for_when_there_is_something_to_do(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark is started for nothing, or a file waits for ever."""
     found: list[Any] = ["nothing"]
-    monkeypatch.setattr(background, "idle", lambda _pipeline, _stages: found[0])
+    monkeypatch.setattr(background, "idle", lambda *_args, **_kept: found[0])
     work = scheduled(own)
     work.start()
     try:
