@@ -17,7 +17,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,14 +28,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from ingest.errors import IngestError
-from ingest.lake import commits, compaction, delta, faults, staging
+from ingest.lake import commits, compaction, delta, faults, histories, staging
 from ingest.lake.compaction import JOINED_FILE, SMALL_FILE, Turn
 from ingest.lake.json_cells import list_in
 from ingest.lake.lake import Lake, Tell
-from ingest.lake.mirrors import Clusters
+from ingest.lake.mirrors import Clusters, known
 from ingest.lake.names import literal, quoted
 from ingest.lake.rejects import PLACE, still_open
 from ingest.lake.schemas import BRONZE, BY_NAME
+from ingest.lake.tables import RESTORE
 from ingest.spark.deferred import cores
 from ingest.spark.pace import pace
 from ingest.spark.session import new_session
@@ -113,21 +114,12 @@ def maintain(
     """
     with turn():
         staging.clean(lake)
-    orders = {name: clusters.get(name, Clusters()) for name in names if lake.snapshot(name).exists}
-    done = {name: Kept(name, refused=order.refused) for name, order in orders.items()}
-    if BRONZE.name in done and bronze_before is not None:
-        tell(BRONZE.name, "dropping old messages")
-        with turn():
-            done[BRONZE.name].messages = _drop(lake, _session(lake), bronze_before)
-    plain = [name for name in done if not orders[name].columns]
-    # in a store the lock takes longer than the commit, of which the log admits one
-    joined = compaction.join(lake, plain, turn if lake.is_folder else nullcontext, tell)
-    for name, (files, into) in joined.done.items():
-        done[name].joined, done[name].into = files, into
+    done, orders, met = dict[str, Kept](), dict[str, Clusters](), dict[str, str]()
 
-    for name in joined.full:
-        done[name].refuse(joined.met[name])
-    left = [name for name in done if name not in joined.done]
+    def looked_at(name: str) -> None:
+        if lake.snapshot(name).exists:
+            orders[name] = clusters.get(name, Clusters())
+            done[name] = Kept(name, refused=orders[name].refused)
 
     def ordered(name: str) -> None:
         _join_by_spark(lake, name, orders[name].columns, done[name], tell)
@@ -146,15 +138,47 @@ def maintain(
         except Exception as error:
             if faults.fault(error) is None and not isinstance(error, IngestError):
                 raise
-            said, without = faults.said(error).rstrip("."), joined.met.get(name)
-            met = f" (without Spark: {without})" if without and without != said else ""
-            done[name].refuse(f"{said}{met}")
+            said, without = _said(lake, name, error).rstrip("."), met.get(name)
+            also = f" (without Spark: {without})" if without and without not in said else ""
+            done.setdefault(name, Kept(name)).refuse(f"{said}{also}")
 
+    for name in names:
+        kept_going(looked_at, name)
+    if BRONZE.name in orders and (before := bronze_before) is not None:
+
+        def dropped(name: str) -> None:
+            done[name].messages = _drop(lake, _session(lake), before)
+
+        tell(BRONZE.name, "dropping old messages")
+        with turn():
+            kept_going(dropped, BRONZE.name)
+    plain = [name for name, order in orders.items() if not order.columns]
+    # in a store the lock takes longer than the commit, of which the log admits one
+    joined = compaction.join(lake, plain, turn if lake.is_folder else nullcontext, tell)
+    met |= joined.met
+    for name, (files, into) in joined.done.items():
+        done[name].joined, done[name].into = files, into
+    for name in joined.full:
+        done[name].refuse(joined.met[name])
+    left = [name for name in orders if name not in joined.done]
     with ThreadPoolExecutor(THREADS, thread_name_prefix="maintain") as pool:
         with turn() if left else nullcontext():
             list(pool.map(partial(kept_going, ordered), left))
-        list(pool.map(partial(kept_going, cleaned), done))
+        list(pool.map(partial(kept_going, cleaned), orders))
     return list(done.values())
+
+
+def _said(lake: Lake, name: str, error: Exception) -> str:
+    """What keeps a table from being kept in shape; of damage to its files also what makes it whole again."""
+    if not faults.damaged(error):
+        return faults.said(error)
+    if name in BY_NAME:
+        return f"{faults.said(error)}; {RESTORE}"
+    with suppress(Exception):  # the ledger may be damaged, too
+        for mirror in known(lake).values():
+            if name in (mirror.path, histories.path_of(mirror)):
+                return faults.of_mirror(error, lake, mirror.name, name)
+    return faults.said(error)
 
 
 def _session(lake: Lake, name: str = BRONZE.name) -> SparkSession:

@@ -15,7 +15,7 @@ from ingest.errors import HeldError, IngestError, command, counted
 from ingest.lake import delta
 from ingest.lake.names import quoted
 from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, DECISIONS
-from ingest.lake.tables import Tables
+from ingest.lake.tables import RESTORE, Tables
 
 AGAIN = "again"  # the mark of a commit whose rows replace those of all batches after a number
 _DECODED = (CHANGES.name, DDL.name, BOOKS.name)  # can be made from bronze
@@ -130,8 +130,8 @@ def _refusal(lake: Tables, removal: _Removal, first: int) -> HeldError:
     said = f"version {version} of `{name}` was not written by this pipeline ({removal.operation}) and took rows out of it"
     if name not in _DECODED:
         return HeldError(
-            f"{said}, which cannot be made again: {back} brings them back; if their files are gone, restore the "
-            "whole lake folder as of one time from a backup; until then nothing is read.",
+            f"{said}, which cannot be made again: {back} brings them back; if their files are gone, {RESTORE}; "
+            "until then nothing is read.",
             since=since,
         )
     count = max(1, last - first + 1)

@@ -37,6 +37,8 @@ _TYPES = {
 _NAMED = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\{(\w+)(?:\.(\w+))?\}""")  # quoted text is not changed
 _WORD = re.compile(r"\w+")
 LOG_DAYS = 30  # retention of a log whose table does not set one
+RESTORE = "restore the whole lake folder as of one time from a backup"
+"""The way out where one of the lake's own tables cannot be made again."""
 Row = dict[str, Any]
 
 
@@ -69,8 +71,17 @@ class Tables:
         return cast("_Made", self.kept[place][1])
 
     def snapshot(self, name: str) -> Snapshot:
-        """A table's version and its writers' progress."""
-        return delta.snapshot(self.path(name))
+        """A table's version and its writers' progress.
+
+        Raises:
+            UnreadableError: as `delta.snapshot`; of damage to one of the lake's own tables with the way out.
+        """
+        try:
+            return delta.snapshot(self.path(name))
+        except delta.DamagedError as error:
+            if name in BY_NAME:
+                raise delta.DamagedError(f"{error}; {RESTORE}.") from None
+            raise
 
     def extent(self, name: str, writer: str) -> Extent:
         """What a table has to show, and a writer's progress."""

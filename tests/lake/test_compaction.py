@@ -34,7 +34,7 @@ from ingest.lake.delta import DataFile, Snapshot
 from ingest.lake.lake import Lake
 from ingest.lake.maintenance import Kept, maintain, may_have_dead_files
 from ingest.lake.row_files import RowFile
-from ingest.lake.tables import LakeReader
+from ingest.lake.tables import RESTORE, LakeReader
 from ingest.result import STAGES
 from ingest.run import Warm, run
 from ingest.spark import tasks
@@ -280,10 +280,53 @@ def test_the_fault_of_one_table_is_said_and_the_others_are_kept(
         assert {"bronze"} == {name for name, kept in done.items() if kept.refused}
         place = Path(yard.lake.path("bronze"), lost)
         assert (
-            f"bronze is not in shape: a data file is damaged or missing at /lake/bronze/{lost} "
-            f"(without Spark: FileNotFoundError: {place})." == done["bronze"].refused
+            f"bronze is not in shape: a data file is damaged or missing at /lake/bronze/{lost}; "
+            f"{RESTORE} (without Spark: FileNotFoundError: {place})." == done["bronze"].refused
         )
     assert 1 == len(yard.lake.snapshot(PATH).files)
+
+
+@pytest.mark.parametrize("name", [PATH, "books"])
+def test_the_damaged_log_of_one_table_stops_the_upkeep_of_no_other(yard: Yard, name: str) -> None:
+    """One entry of one log stopped the upkeep of the whole lake, for as long as nobody looked at it."""
+    folder, file = yard.lake.path(name), yard.depot.pipeline.file
+    entry = max(Path(folder, "_delta_log").glob("*.json"))
+    entry.write_text("{", "utf-8")
+    done = {kept.table: kept for kept in maintain(yard.lake, NAMES, vacuum=False)}
+    assert {*NAMES} - {name} == {table for table, kept in done.items() if kept.joined and not kept.refused}
+    again = f"move the folder {folder} away, and `ingest rebuild {file} yard.depot` makes the mirror again from its changes"
+    way = again if name == PATH else RESTORE
+    assert f"{name} is not in shape: the table's log is damaged at {entry}; {way}." == done[name].refused
+
+
+def test_a_damaged_log_is_said_by_the_verb(tmp_path: Path) -> None:
+    """Of a mirror it is one of many faults. Without bronze's log nobody knows whose lake it is, nor what nothing needs any more."""
+    depot = lakes.Depot(tmp_path, "engine: auto\n")
+    for _ in range(2):
+        depot.grow(broken=False)
+        assert 0 == run(unstarted(), depot.pipeline, STAGES[:3]).exit_code
+    lake = Path(depot.pipeline.lake)
+
+    def maintained(name: str) -> tuple[int, str]:
+        entry = max((lake / name / "_delta_log").glob("*.json"))
+        sound = entry.read_text("utf-8")
+        entry.write_text("{", "utf-8")
+        done = CliRunner().invoke(app, ["maintain", str(depot.file), "-o", "json"])
+        entry.write_text(sound, "utf-8")
+        assert f"damaged at {entry}; " in done.output
+        return done.exit_code, done.output
+
+    def data() -> set[Path]:
+        return {*lake.rglob("*.parquet"), *lake.rglob("_delta_log/*.json")}
+
+    before = data()
+    code, said = maintained("bronze")
+    assert (2, True, before) == (code, f"{RESTORE}." in said, data())
+    code, said = maintained("mirrors/depot/bins")
+    assert (1, True) == (code, f"`ingest rebuild {depot.file} depot.bins` makes the mirror again" in said)
+    assert {"bronze", "changes"} <= {
+        table["table"] for table in json.loads(said[said.index("[") :]) if table["joined"]
+    }
 
 
 @pytest.mark.parametrize("is_written", [False, True])
