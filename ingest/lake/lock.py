@@ -29,20 +29,30 @@ from ingest.errors import IngestError, LockedError, SetupError, StoreError
 from ingest.lake import faults, hadoop, stores
 from ingest.lake.hadoop import SmallFiles
 
-NAME = "_ingest.lock"
+NAME, REWRITING = "_ingest.lock", "_rewriting.lock"
 HEARTBEAT = 10.0  # seconds between two heartbeats in a store
 STALE = 60.0  # seconds without a heartbeat after which the holder counts as dead
 ORPHAN = 20.0  # seconds to wait for the JVM of a killed run to end
 _MOMENT = 1.0  # seconds to wait for a lock without a holder's name, or one that is held for moments
 UPKEEP = "maintenance"  # holds the lock for moments
-_REWRITING = "_rewriting.lock"  # a second lock of a lake, which goes by its own path
 _SETTLED = 1.0  # seconds after which a lock that another run wrote over ours at the same moment is seen
 _NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # file systems without `flock`
 
 
+class _Lock(NamedTuple):
+    """One of the locks of a lake."""
+
+    lake: str
+    name: str = NAME
+
+    @property
+    def path(self) -> str:
+        return f"{self.lake.rstrip('/')}/{self.name}"
+
+
 class _Signed(NamedTuple):
     holder: dict[str, Any]
-    lake: str
+    lock: _Lock
 
 
 _signed: dict[int, _Signed] = {}  # this process' locks of folders, by their open files
@@ -55,7 +65,7 @@ def held(lake: str, what: str, patience: float = 0) -> contextlib.AbstractContex
         LockedError: a live run holds it.
         SetupError: the lake cannot be written.
     """
-    return _held_object(lake, what, patience) if is_stored(lake) else _held_file(lake, what, patience)
+    return _held(_Lock(lake), what, patience)
 
 
 def rewriting(lake: str, what: str) -> contextlib.AbstractContextManager[None]:
@@ -64,13 +74,17 @@ def rewriting(lake: str, what: str) -> contextlib.AbstractContextManager[None]:
 
     Raises: as `held`.
     """
-    return held(f"{lake.rstrip('/')}/{_REWRITING}", what)
+    return _held(_Lock(lake, REWRITING), what, 0)
+
+
+def _held(lock: _Lock, what: str, patience: float) -> contextlib.AbstractContextManager[None]:
+    return (_held_object if is_stored(lock.lake) else _held_file)(lock, what, patience)
 
 
 def name_jvm() -> None:
     """Write the JVM, which has just started, to the locks that this process holds: it may outlive the process."""
     for file, signed in list(_signed.items()):
-        _sign(file, {**signed.holder, "jvm": _jvm()}, signed.lake)
+        _sign(file, {**signed.holder, "jvm": _jvm()}, signed.lock)
 
 
 def check(lake: str) -> None:
@@ -83,11 +97,12 @@ def check(lake: str) -> None:
     if is_stored(lake):
         with contextlib.suppress(StoreError):
             if not stores.why_no_commits(lake, writes=False):
-                _wait_for_holder(hadoop.small_files(_whole(lake)), lake, 0)
+                _wait_for_holder(hadoop.small_files(lake), _Lock(lake), 0)
     else:
-        file, left = _locked(lake)
+        lock = _Lock(lake)
+        file, left = _locked(lock)
         if not left:  # else `held` waits for the rest of the dead run
-            _forget(lake)
+            _forget(lock)
         os.close(file)
 
 
@@ -100,7 +115,7 @@ def is_held(lake: str) -> bool:
             return True
         return False
     try:
-        file = os.open(_path(lake), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        file = os.open(_Lock(lake).path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return False
     except OSError:
@@ -131,24 +146,24 @@ def _patience(holder: dict[str, Any], asked: float) -> float:
     return max(asked, _MOMENT if not holder or holder.get("what") == UPKEEP else 0)
 
 
-def _in_use(lake: str, holder: dict[str, Any], otherwise: str) -> LockedError:
+def _in_use(lock: _Lock, holder: dict[str, Any], otherwise: str) -> LockedError:
     who = (
         f"{holder.get('what')} (process {holder.get('pid')} on {holder.get('host')})"
         if holder.get("what")
         else otherwise
     )
-    return LockedError(f"The lake {_whole(lake)} is in use by {who}: wait for it, or stop it.")
+    return LockedError(f"The lake {lock.lake} is in use by {who}: wait for it, or stop it.")
 
 
 # --- a lake on this machine's file systems ------------------------------------------------------
 
 
 @contextlib.contextmanager
-def _held_file(lake: str, what: str, patience: float) -> Iterator[None]:
-    file, left = _locked(lake, patience)
+def _held_file(lock: _Lock, what: str, patience: float) -> Iterator[None]:
+    file, left = _locked(lock, patience)
     try:
         _wait_for_orphan(left)
-        _sign(file, _holder(what), lake)
+        _sign(file, _holder(what), lock)
     except BaseException:
         _signed.pop(file, None)
         os.close(file)
@@ -157,40 +172,31 @@ def _held_file(lake: str, what: str, patience: float) -> Iterator[None]:
         yield
     finally:
         try:
-            _forget(lake)  # before it is released
+            _forget(lock)  # before it is released
         finally:
             del _signed[file]
             os.close(file)
 
 
-def _sign(file: int, holder: dict[str, Any], lake: str) -> None:
+def _sign(file: int, holder: dict[str, Any], lock: _Lock) -> None:
     try:
         os.ftruncate(file, 0)
         os.pwrite(file, _text(holder), 0)
     except OSError as error:
-        raise _unwritable(lake, error) from None
-    _signed[file] = _Signed(holder, lake)
+        raise _unwritable(lock, error) from None
+    _signed[file] = _Signed(holder, lock)
 
 
-def _forget(lake: str) -> None:
+def _forget(lock: _Lock) -> None:
     with contextlib.suppress(OSError):  # a lake that was deleted meanwhile has no lock
-        Path(_path(lake)).unlink()
+        Path(lock.path).unlink()
 
 
-def _path(lake: str) -> str:
-    return lake if lake.endswith(f"/{_REWRITING}") else f"{lake.rstrip('/')}/{NAME}"
-
-
-def _whole(lake: str) -> str:
-    """The lake that a lock is of."""
-    return lake.removesuffix(f"/{_REWRITING}")
-
-
-def _locked(lake: str, patience: float = 0) -> tuple[int, dict[str, Any]]:
+def _locked(lock: _Lock, patience: float = 0) -> tuple[int, dict[str, Any]]:
     """The lock's file, open and locked, and the holder that died without releasing it, if any."""
     began = time.monotonic()
     while True:
-        file = _opened(lake)
+        file = _opened(lock)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -199,45 +205,44 @@ def _locked(lake: str, patience: float = 0) -> tuple[int, dict[str, Any]]:
                 return file, holder
             os.close(file)
             if time.monotonic() - began > _patience(holder, patience):
-                raise _in_use(lake, holder, "another process") from None
+                raise _in_use(lock, holder, "another process") from None
             time.sleep(0.05)  # another process is only checking, or has not written its name yet
             continue
         with contextlib.suppress(OSError):
-            if os.path.samestat(os.fstat(file), os.stat(_path(lake))):  # noqa: PTH116
+            if os.path.samestat(os.fstat(file), os.stat(lock.path)):  # noqa: PTH116
                 return file, _parsed(os.pread(file, 1 << 16, 0))
         os.close(file)  # the last holder has just deleted it
 
 
-def _opened(lake: str) -> int:
+def _opened(lock: _Lock) -> int:
     """The lock's file: no link, through which whoever may write to the lake would have this user write to another file."""
     try:
-        Path(_whole(lake)).mkdir(parents=True, exist_ok=True)
-        file = os.open(_path(lake), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
+        Path(lock.lake).mkdir(parents=True, exist_ok=True)
+        file = os.open(lock.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EISDIR):
-            raise _no_file(lake) from None
-        raise _unwritable(lake, error) from None
+            raise _no_file(lock) from None
+        raise _unwritable(lock, error) from None
     if not stat.S_ISREG(os.fstat(file).st_mode):  # a pipe, a device
         os.close(file)
-        raise _no_file(lake)
+        raise _no_file(lock)
     return file
 
 
-def _no_file(lake: str) -> SetupError:
-    path = _path(lake)
+def _no_file(lock: _Lock) -> SetupError:
     return SetupError(
-        f"The lake {_whole(lake)} cannot be locked: {path} is a link, a folder or something else that is no file. See who has made "
-        f"it, and move it away with `{shlex.join(['mv', path, f'{path}.away'])}`."
+        f"The lake {lock.lake} cannot be locked: {lock.path} is a link, a folder or something else that is no file. See who has made "
+        f"it, and move it away with `{shlex.join(['mv', lock.path, f'{lock.path}.away'])}`."
     )
 
 
-def _unwritable(lake: str, error: OSError) -> SetupError:
+def _unwritable(lock: _Lock, error: OSError) -> SetupError:
     if faults.is_full(error):
-        error.filename = error.filename or _path(lake)
-        return SetupError(f"The lake {_whole(lake)} cannot be locked: {faults.said(error)}.")
+        error.filename = error.filename or lock.path
+        return SetupError(f"The lake {lock.lake} cannot be locked: {faults.said(error)}.")
     reason = "it is a file" if isinstance(error, FileExistsError | NotADirectoryError) else error.strerror
     return SetupError(
-        f"The lake {_whole(lake)} cannot be written ({reason or error}): "
+        f"The lake {lock.lake} cannot be written ({reason or error}): "
         "correct its permissions or its disk, or name another `lake:`."
     )
 
@@ -294,18 +299,18 @@ def _runs(jvm: dict[str, Any]) -> bool:
 
 
 @contextlib.contextmanager
-def _held_object(lake: str, what: str, patience: float) -> Iterator[None]:
-    store, path, holder = hadoop.small_files(_whole(lake)), _path(lake), _holder(what)
+def _held_object(lock: _Lock, what: str, patience: float) -> Iterator[None]:
+    store, path, holder = hadoop.small_files(lock.lake), lock.path, _holder(what)
     is_new = store.put_new(path, _text(holder))
     if not is_new:
-        _wait_for_holder(store, lake, patience)
+        _wait_for_holder(store, lock, patience)
         store.write(path, _text(holder))
     if not (
         is_new and store.admits_one(path, _text(holder))
     ):  # then of two runs at once the last one to write has the lake
         time.sleep(_SETTLED)
         if _read(store, path).get("token") != holder["token"]:
-            raise LockedError(f"Another run took over the lake {_whole(lake)} at the same moment: run again.")
+            raise LockedError(f"Another run took over the lake {lock.lake} at the same moment: run again.")
     stop = threading.Event()
     beat = threading.Thread(target=_beat, args=(store, path, holder, stop), daemon=True)
     beat.start()
@@ -319,13 +324,13 @@ def _held_object(lake: str, what: str, patience: float) -> Iterator[None]:
                 store.remove(path)
 
 
-def _wait_for_holder(store: SmallFiles, lake: str, patience: float) -> None:
+def _wait_for_holder(store: SmallFiles, lock: _Lock, patience: float) -> None:
     """Refuse a lake whose holder is alive, or has died too recently to be sure, and stays longer than it may."""
-    path, began = _path(lake), time.monotonic()
+    path, began = lock.path, time.monotonic()
     while (age := store.age(path)) is not None and age < STALE:
         holder = _read(store, path)
         if time.monotonic() - began > _patience(holder, patience):
-            raise _in_use(lake, holder, f"another run, whose lock {path} is damaged")
+            raise _in_use(lock, holder, f"another run, whose lock {path} is damaged")
         time.sleep(_MOMENT)
 
 
