@@ -84,6 +84,7 @@ _KINDS = (
     (
         re.compile(
             r"Python worker (?:exited|failed)|reading the port number from pyspark|ExecutorLostFailure|Executor heartbeat timed out"
+            r"|PythonWorkerFactory\.createWorker"  # one that is killed before it says its number; the text says EOFException
         ),
         "a process that worked for Spark has ended: see whether its machine was short of memory, then run again",
         False,

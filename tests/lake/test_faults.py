@@ -47,6 +47,10 @@ TEXTS = {
     JAVA
     + "Task 0 in stage 1.0: org.apache.spark.SparkException: EOFException occurred while reading the port number from pyspark.daemon's stdout and terminated with code: 137.": "a process that worked for Spark has ended: see",
     JAVA
+    + "Task 0 in stage 1.0 failed 1 times, most recent failure: Lost task 0.0 in stage 1.0 (TID 2) (localhost executor driver): java.io.EOFException\n"
+    "\tat java.base/java.io.DataInputStream.readInt(DataInputStream.java:386)\n"
+    "\tat org.apache.spark.api.python.PythonWorkerFactory.createWorker$1(PythonWorkerFactory.scala:188)": "a process that worked for Spark has ended: see whether its machine was",
+    JAVA
     + "Lost task 0.0 (TID 0) (10.0.0.2 executor 1): ExecutorLostFailure (executor 1 exited caused by one of the running tasks) Reason: Command exited with code 137": "a process that worked for Spark has ended",
     JAVA
     + "org.apache.spark.sql.delta.schema.DeltaInvariantViolationException: [DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] CHECK constraint small (n < 8) violated by row with values:\n - n : 9": "does not meet a CHECK constraint small (n < 8), which somebody has set on the table: drop it by Spark, ALTER TABLE delta.`PATH` DROP CONSTRAINT small, then run",
