@@ -8,10 +8,10 @@ The members of a source block are the connector's own:
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from itertools import takewhile
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -87,19 +87,12 @@ def kind_of(event: Mapping[str, Any]) -> str:
     record, and a mark of a transaction has no other members than those of marks, its clock or its tables among them. So has
     a notification, whose data are no text; the data of a signal are a record that names tables.
     """
-    names = event.keys()
     if "op" in event and (("before" in event and "after" in event) or _has_record(event)):
         return "row"
-    if "databaseName" in names and ("ddl" in names or "tableChanges" in names):
-        return "history" if "position" in names else "ddl"
-    if {"status", "id", "event_count"} <= names <= _MARK and not names.isdisjoint(_OF_MARKS_ALONE):
-        return "transaction"
-    if names and CLOCKS.issuperset(names):
-        return "heartbeat"
-    if _OF_NOTIFICATIONS <= names <= _NOTIFICATION and isinstance(event["additional_data"], dict | None):
-        return "notification"
-    if names == {"type", "data"} and isinstance(event["data"], dict) and "data-collections" in event["data"]:
-        return "signal"
+    names = event.keys()
+    for form in () if names.isdisjoint(_TELLING) else _FORMS:
+        if form.has <= names and (form.at_most is None or names <= form.at_most) and form.holds(event):
+            return form.kind
     return "flat"
 
 
@@ -113,10 +106,40 @@ NOT_FOR_READERS = {  # the statements of a history are of all tables, and those 
     "notification": "a notification of the connector's, which is about no row",
     "signal": "a signal to the connector, which is about no row",
 }
-_OF_NOTIFICATIONS = frozenset({"aggregate_type", "type", "additional_data", "timestamp"})
-_NOTIFICATION = _OF_NOTIFICATIONS | {"id"}
-_OF_MARKS_ALONE = frozenset({"ts_ms", "data_collections"})
-_MARK = frozenset({"status", "id", "event_count"}) | _OF_MARKS_ALONE
+
+
+class _Form(NamedTuple):
+    """The members that show what a message without a row is; ``at_most`` are all that it may have, None if any."""
+
+    kind: str
+    has: frozenset[str]
+    at_most: frozenset[str] | None = None
+    holds: Callable[[Mapping[str, Any]], bool] = bool
+
+
+def _names_tables(signal: Mapping[str, Any]) -> bool:
+    return isinstance(signal["data"], dict) and "data-collections" in signal["data"]
+
+
+_SAID = ("ddl", "tableChanges")
+_MARK, _OF_MARKS_ALONE = frozenset({"status", "id", "event_count"}), frozenset({"ts_ms", "data_collections"})
+_NOTIFICATION = frozenset({"aggregate_type", "type", "additional_data", "timestamp"})
+_SIGNAL = frozenset({"type", "data"})
+_FORMS = (  # the first of these that a message has
+    *(_Form("history", frozenset({"databaseName", "position", said})) for said in _SAID),
+    *(_Form("ddl", frozenset({"databaseName", said})) for said in _SAID),
+    *(_Form("transaction", _MARK | {member}, _MARK | _OF_MARKS_ALONE) for member in _OF_MARKS_ALONE),
+    *(_Form("heartbeat", frozenset({clock}), CLOCKS) for clock in CLOCKS),
+    _Form(
+        "notification",
+        _NOTIFICATION,
+        _NOTIFICATION | {"id"},
+        lambda event: isinstance(event["additional_data"], dict | None),
+    ),
+    _Form("signal", _SIGNAL, _SIGNAL, _names_tables),
+)
+_TELLING = frozenset({"databaseName", "event_count", "additional_data", "data"}) | CLOCKS
+"""Each form has one of these, and few rows have."""
 _SOURCE_FIELDS = frozenset(
     "version connector name ts_ms ts_us ts_ns snapshot db sequence schema table collection keyspace txId lsn xmin "
     "server_id gtid file pos row thread query change_lsn commit_lsn event_serial_no scn commit_scn ssn lcr_position "
