@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from ingest.change import LaneId, TableId
-from ingest.lake.logged_statements import Statement, done, recorded
+from ingest.lake.logged_statements import Statement, by_lane, done, recorded
 from ingest.lake.tables import Tables
 from ingest.lake.understood import understood
 
@@ -23,10 +23,7 @@ class Ledger:
     by_lane: dict[LaneId, list[Statement]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.by_lane = {}
-        for statement in self.statements:
-            for table in statement.tables:
-                self.by_lane.setdefault((statement.source, table), []).append(statement)
+        self.by_lane = by_lane(self.statements)
 
     def of(self, source: str, table: TableId, last: int = sys.maxsize) -> list[Statement]:
         """The statements about a lane's table, of batches up to ``last``; an unreadable one is about its message's table."""

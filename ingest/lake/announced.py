@@ -20,7 +20,7 @@ from ingest.ddl.effect_model import UNANNOUNCED, UNREAD, Effect
 from ingest.lake import duck, lanes
 from ingest.lake.books import Announcement, Line, announcements
 from ingest.lake.json_cells import list_in, object_in
-from ingest.lake.logged_statements import Decided, Statement
+from ingest.lake.logged_statements import Decided, Statement, by_lane
 from ingest.lake.tables import Row, Tables
 
 _COUNTS = ("changes", "partials", "deletes", "truncates")
@@ -79,14 +79,14 @@ def announced(lake: Tables, statements: Sequence[Statement], said: Decided, last
         said: the decisions on statements.
         last: the last batch whose rows count.
     """
-    unannounced = []
+    unannounced, about = [], by_lane(statements)
     leaves_out_nulls = cache(partial(lanes.leaves_out_nulls, lake))
     for lane, rows in _sent(lake, last).items():
         for name, column in rows.sometimes():
             if (
                 column.having < column.lacking
                 or _is_null(column)
-                or _is_explained(lane, name, column, statements)
+                or _is_explained(lane[1], name, column, about.get(lane, ()))
             ):
                 continue
             if column.says is None and _is_null_there(column, leaves_out_nulls(lane[0])):
@@ -158,15 +158,9 @@ def _statement(lane: LaneId, name: str, column: _SentColumn, said: Decided) -> S
 # --- what statements say ----------------------------------------------------------------------------
 
 
-def _is_explained(lane: LaneId, name: str, column: _SentColumn, statements: Iterable[Statement]) -> bool:
+def _is_explained(table: TableId, name: str, column: _SentColumn, about: Iterable[Statement]) -> bool:
     """True if a statement on the table may explain that its first rows lack a column."""
-    source, table = lane
-    return any(
-        statement.source == source
-        and table in statement.tables
-        and _explains(statement, table, name, column.lacking)
-        for statement in statements
-    )
+    return any(_explains(statement, table, name, column.lacking) for statement in about)
 
 
 def _explains(statement: Statement, table: TableId, name: str, lacking: str) -> bool:
@@ -198,7 +192,7 @@ def _sent(lake: Tables, last: int) -> dict[LaneId, _SentRows]:
 
     Lanes whose rows all have the same columns are left out: no row lacks a column of another one.
     """
-    by_lane: dict[LaneId, _SentRows] = {}
+    sent: dict[LaneId, _SentRows] = {}
     for row in lake.ask(
         f"""SELECT {duck.LANE_SQL}, keys, columns, lacks, announced, {duck.sums(_COUNTS)}, min(order_low) AS low,
         max(order_high) AS high, arg_min(batch, order_low) AS batch FROM {{books}} WHERE changes > 0 AND batch <= {last}
@@ -206,7 +200,7 @@ def _sent(lake: Tables, last: int) -> dict[LaneId, _SentRows]:
         QUALIFY count(*) OVER (PARTITION BY {duck.LANE_SQL}) > 1 OR lacks <> '{{}}'"""
     ):
         line = _line(row)
-        rows = by_lane.setdefault((line.source, line.table_id), _SentRows())
+        rows = sent.setdefault((line.source, line.table_id), _SentRows())
         rows.lines.append(line)
         rows.keys.update(name for keys in line.keys for name in keys)
     return by_lane

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ingest.change import TableId
+from ingest.change import LaneId, TableId
 from ingest.ddl import Effect
 from ingest.ddl.effect_model import DESCRIBING, OF_TYPES
 from ingest.lake import decisions
@@ -65,6 +65,15 @@ class Statement:
     def meant(self) -> tuple[Effect, ...]:
         """Its effects, and those of its first delivery."""
         return (*self.effects, *(self.first.effects if self.first else ()))
+
+
+def by_lane(statements: Iterable[Statement]) -> dict[LaneId, list[Statement]]:
+    """The statements about each source table, in order; an unreadable one is about its message's table."""
+    about: dict[LaneId, list[Statement]] = {}
+    for statement in statements:
+        for table in statement.tables:
+            about.setdefault((statement.source, table), []).append(statement)
+    return about
 
 
 def touched(effect: Effect) -> tuple[TableId, ...]:

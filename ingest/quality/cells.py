@@ -119,7 +119,7 @@ def compare(
     checks = [
         _Check(lake, subject, since, asked, asked.rows.get(subject.name, -1))
         for subject in chosen
-        if subject.exists and not subject.damage and subject.mirror is not None and subject.mirror.columns
+        if subject.has_table and not subject.damage and subject.decided.columns
         if asked.compares(subject.table)
     ]
     lanes = [reading for check in checks for reading in check.plan()]

@@ -15,7 +15,7 @@ from ingest.change import LaneId, TableId
 from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.json_cells import object_in
-from ingest.lake.logged_statements import Statement
+from ingest.lake.logged_statements import Statement, by_lane
 from ingest.lake.tables import Tables
 from ingest.quality.catalogue import CONVERTED_CELLS, FAILING_KEYS, Metric, key_json
 from ingest.quality.live_rows import live_rows
@@ -51,24 +51,21 @@ def of_mirrors(
         return
     lanes = [lane for _, lane in checked]
     places, earlier = _places_of_types(lake, lanes, since), _types_before(lake, lanes, since)
+    about = by_lane(logged)
     for subject, lane in checked:
         place = lane.source, lane.table
-        for change in _retyped(lake, lane, places.get(place, {}), earlier.get(place, {}), logged):
+        for change in _retyped(
+            lake, lane, places.get(place, {}), earlier.get(place, {}), about.get(place, ())
+        ):
             yield from _of_column(lake, subject, lane, change)
 
 
 def _retyped(
-    lake: Tables, lane: CheckedLane, places: _Places, earlier: _Types, logged: Sequence[Statement]
+    lake: Tables, lane: CheckedLane, places: _Places, earlier: _Types, about: Iterable[Statement]
 ) -> Iterator[_Retyped]:
     """The columns to which new rows give a narrower or another type than all rows before, and no statement does."""
     pinned = lake.pipeline.rule(lane.table).declared
-    effects = [
-        effect
-        for statement in logged
-        if statement.source == lane.source
-        for effect in statement.meant
-        if effect.table == lane.table
-    ]
+    effects = [effect for statement in about for effect in statement.meant if effect.table == lane.table]
     for column, of_type in places.items():
         newest = max(of_type, key=lambda logical: max(of_type[logical]))
         before = (of_type.keys() | earlier.get(column, set())) - {newest}

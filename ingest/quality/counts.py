@@ -34,10 +34,10 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror]) -> Iterator[Metric]:
             yield Metric("freshness", max(0.0, (now - newest).total_seconds()), subject.name)
         yield _up_to_date(lake, subject)
         yield _order_strength(lake, subject)
-        if subject.exists and subject.mirror is not None:
+        if subject.has_table:
             there = subject.types
             wanted = {
-                column.column: column.delta.upper().replace(" ", "") for column in subject.mirror.columns
+                column.column: column.delta.upper().replace(" ", "") for column in subject.decided.columns
             }
             names = sorted(
                 name for name in there.keys() | wanted.keys() if there.get(name) != wanted.get(name)

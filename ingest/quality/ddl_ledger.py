@@ -69,15 +69,15 @@ def _is_open(effect: Effect, table: TableId, rule: TableRule, keeps_name: bool) 
     )
 
 
-def beginning(
-    statements: Iterable[Statement], rule: TableRule, source: str, table: TableId, last: int
-) -> Cleared | None:
-    """Place and batch of the newest statement that empties a table or begins a new one, by the rule of one of its mirrors."""
+def beginning(about: Iterable[Statement], rule: TableRule, table: TableId, last: int) -> Cleared | None:
+    """Place and batch of the newest of the statements about a table that empties it or begins a new one, by the rule of one of
+    its mirrors.
+    """
     cleared, presence = None, Presence()
     if rule.ignores:
         return None
-    for statement in statements:
-        if statement.source != source or statement.batch > last or statement.decided == DISMISS:
+    for statement in about:
+        if statement.batch > last or statement.decided == DISMISS:
             continue
         for effect in statement.effects:
             if table in touched(effect) and (empties(effect) or presence.begins(effect, statement, table)):

@@ -59,7 +59,7 @@ def expected(lake: Lake, chosen: Iterable[CheckedMirror], since: int, tell: Tell
     results: list[CheckResult] = []
     gx: Any = None
     for subject in chosen:
-        if subject.mirror is None or not subject.exists:
+        if not subject.has_table:
             continue
         by_rows: dict[str, list[Expectation]] = {}
         for rule in lake.pipeline.quality:

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from ingest.lake import faults
 from ingest.lake.cleared import Cleared
 from ingest.lake.lake import Lake
-from ingest.lake.logged_statements import Statement
+from ingest.lake.logged_statements import Statement, by_lane
 from ingest.lake.names import quoted
 from ingest.lake.tables import Tables
 from ingest.quality import many_keys
@@ -48,9 +48,10 @@ def beginnings(
 ) -> dict[str, dict[int, Cleared]]:
     """Where tables of some mirrors began again, by the DDL ledger."""
     began: dict[str, dict[int, Cleared]] = {}
+    about = by_lane(logged)
     for subject in chosen:
         side = Side(lake, subject, since, 0)
-        side.begins(logged)
+        side.begins(about)
         if side.cleared:
             began[subject.path] = side.cleared
     return began
@@ -66,7 +67,7 @@ def count(
     passes = [
         Side(lake, subject, since, i, dict(began.get(subject.path, {})))
         for i, subject in enumerate(chosen)
-        if subject.exists and subject.mirror and not subject.damage
+        if subject.has_table and not subject.damage
     ]
     counts: dict[str, Counted] = {}
     if not passes:

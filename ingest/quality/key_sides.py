@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ingest.change import LaneId
 from ingest.lake import mirrors
 from ingest.lake.cleared import NEVER, Cleared
 from ingest.lake.lake import Lake
@@ -100,11 +101,12 @@ class Side:
         """Record that a lane was emptied at a place: no earlier row may be in its mirror."""
         self.cleared[index] = max(self.cleared.get(index, cleared), cleared)
 
-    def begins(self, logged: Sequence[Statement]) -> None:
-        """Record where lanes began again, by the DDL ledger."""
+    def begins(self, about: Mapping[LaneId, Sequence[Statement]]) -> None:
+        """Record where lanes began again, by the statements about each."""
         for i, lane in self.lanes:
             rule = rule_for(self.lake.pipeline, lane.table, self.subject.path)
-            cleared = beginning(logged, rule, lane.source, lane.table, self.subject.applied)
+            statements = about.get((lane.source, lane.table), ())
+            cleared = beginning(statements, rule, lane.table, self.subject.applied)
             if cleared is not None:
                 self.cleared[i] = cleared
 

@@ -51,7 +51,7 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Iterable[Sta
         for effect in statement.effects:
             effects[statement.source, effect.table].append(effect)
     for subject in chosen:
-        if subject.mirror is None or not subject.exists:
+        if not subject.has_table:
             continue
         declared: dict[str, str] = {}
         for lane in subject.lanes:

@@ -114,6 +114,11 @@ class CheckedMirror:
         return self.mirror
 
     @property
+    def has_table(self) -> bool:
+        """True if its schema has been decided and its table is there."""
+        return self.exists and self.mirror is not None
+
+    @property
     def last(self) -> int:
         """The last batch with changes for it."""
         return max((lane.last for lane in self.lanes), default=0)

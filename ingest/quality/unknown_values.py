@@ -7,12 +7,11 @@ operator decides on the statement.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
-from ingest.change import LaneId, TableId
+from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.ddl import UNREAD, Effect
 from ingest.errors import command, counted
@@ -21,7 +20,7 @@ from ingest.lake import duck, lanes
 from ingest.lake.announced import required
 from ingest.lake.decisions import DISMISS
 from ingest.lake.lake import Lake
-from ingest.lake.logged_statements import Statement, approved_ahead
+from ingest.lake.logged_statements import Statement, approved_ahead, by_lane
 from ingest.lake.mirrors import rule_for
 from ingest.lake.rejects import CONVERTED_SQL, open_sql
 from ingest.lake.resolve import leaves_values
@@ -43,32 +42,27 @@ def of_mirrors(
     lake: Lake, chosen: Iterable[CheckedMirror], logged: Sequence[Statement], steps: StepsOf
 ) -> Iterator[Metric]:
     """The rows that have not come again since, by mirror and column."""
-    doubtful: dict[LaneId, list[Statement]] = defaultdict(list)
-    ahead = approved_ahead(lake)
-    undecided = {statement.id for statement in logged if not statement.decided} | {name for _, name in ahead}
-    for statement in logged:
-        if statement.id in undecided and statement.kind != "none":
-            for table in statement.tables:
-                doubtful[statement.source, table].append(statement)
-    retyped = _retyped(lake) if doubtful else set()
-    never_null = required(lake)
+    about, ahead, never_null = by_lane(logged), approved_ahead(lake), required(lake)
+    retyped = cache(partial(_open_columns, lake, CONVERTED_SQL))
     for subject in chosen:
         metrics: list[Metric] = []
-        for lane in subject.lanes if subject.mirror is not None and subject.exists else ():
+        for lane in subject.lanes if subject.has_table else ():
             if rule_for(lake.pipeline, lane.table, subject.path).ignores:
                 continue
-            of_lane = [
+            statements = about.get((lane.source, lane.table), ())
+            undecided = [
                 statement
-                for statement in doubtful.get((lane.source, lane.table), ())
-                if not statement.decided or (subject.path, statement.id) in ahead
+                for statement in statements
+                if statement.kind != "none"
+                and (not statement.decided or (subject.path, statement.id) in ahead)
             ]
             made = cache(partial(images_before.steps_of, steps, subject.decided, lane, subject.applied))
-            later = partial(_has_dropped, logged, lane)
-            gaps = [gap for gap in _gaps(of_lane, lane, subject, retyped, made) if not later(gap)]
+            left = _gaps(undecided, lane, subject, retyped, made)
+            gaps = [gap for gap in left if not _has_dropped(statements, lane, gap)]
             metrics += _of_gaps(lake, subject, lane, gaps, made)
             if lacking := never_null.get((lane.source, lane.table)):
                 explained = {gap.column for gap in gaps}
-                metrics += _of_required(lake, subject, lane, logged, lacking, explained)
+                metrics += _of_required(lake, subject, lane, statements, lacking, explained)
         yield from metrics or [Metric(UNKNOWN_VALUES, 0, subject.name)]
 
 
@@ -79,22 +73,17 @@ def is_unread(statement: Statement, table: TableId) -> bool:
     return any(effect.action == "unread" and effect.table == table for effect in statement.effects)
 
 
-def _misfits(lake: Lake) -> _Retyped:
-    """Columns with open rejects of cells, whose NULL has been reported."""
-    names = ", ".join(map(duck.name, ("source", *TableId._fields, "column")))
-    rows = lake.ask(f"SELECT DISTINCT {names} FROM ({open_sql(lake)}) AS o WHERE kind = 'cell'")
-    return {(row["source"], TableId.of(row), row["column"]) for row in rows}
-
-
-_Retyped = set[tuple[str, TableId, str]]
-"""Source, table and column of open rejects that say that a conversion is not known."""
+_Columns = set[tuple[str, TableId, str]]
+"""Source, table and column of open rejects."""
+_Retyped = Callable[[], _Columns]
+"""Those that say that a conversion is not known."""
 _Made = Callable[[], Sequence[SchemaStep]]
 """The schema steps of a lane's statements, which are asked for only where something depends on them."""
 
 
-def _retyped(lake: Lake) -> _Retyped:
+def _open_columns(lake: Lake, condition: str) -> _Columns:
     names = ", ".join(map(duck.name, ("source", *TableId._fields, "column")))
-    rows = lake.ask(f"SELECT DISTINCT {names} FROM ({open_sql(lake)}) AS o WHERE {CONVERTED_SQL}")
+    rows = lake.ask(f"SELECT DISTINCT {names} FROM ({open_sql(lake)}) AS o WHERE {condition}")
     return {(row["source"], TableId.of(row), row["column"]) for row in rows}
 
 
@@ -118,22 +107,21 @@ def _gaps(
                 yield LeftUnknown(statement, None)
                 continue
             left = [effect.column for effect in of_table if leaves_values(effect, lane.table)]
-        if retyped:
+        if open_columns := retyped():
             converted = [effect.column for effect in of_table if effect.action == "modify_column"]
             # a column of a new key, of a changed type or in another character set is in no effect
             converted += [
                 step.column for step in steps() if str(step.order) == statement.order and step.retypes
             ]
-            left += [name for name in converted if (lane.source, subject.table, name) in retyped]
+            left += [name for name in converted if (lane.source, subject.table, name) in open_columns]
         yield from (LeftUnknown(statement, name) for name in dict.fromkeys(left))
 
 
-def _has_dropped(logged: Iterable[Statement], lane: CheckedLane, gap: LeftUnknown) -> bool:
+def _has_dropped(statements: Iterable[Statement], lane: CheckedLane, gap: LeftUnknown) -> bool:
     """True if the source has dropped a column since, under whatever name: its values are of no concern any more."""
     name = gap.column
-    for statement in logged if name else ():
-        is_later = statement.source == lane.source and statement.order > gap.statement.order
-        if not is_later or statement.decided == DISMISS:
+    for statement in statements if name else ():
+        if statement.order <= gap.statement.order or statement.decided == DISMISS:
             continue
         for effect in statement.effects:
             if effect.table != lane.table or effect.column != name:
@@ -202,7 +190,7 @@ def _of_required(
     lake: Lake,
     subject: CheckedMirror,
     lane: CheckedLane,
-    logged: Iterable[Statement],
+    statements: Iterable[Statement],
     lacking: Iterable[str],
     explained: set[str | None],
 ) -> Iterator[Metric]:
@@ -211,12 +199,12 @@ def _of_required(
         return
     settled = {
         effect.column
-        for statement in logged
-        if statement.decided and statement.source == lane.source
+        for statement in statements
+        if statement.decided
         for effect in statement.effects
         if effect.table == lane.table and _is_accepted(statement, effect)
     }
-    rejected = {column for _, table, column in _misfits(lake) if table == subject.table}
+    rejected = {column for _, table, column in _open_columns(lake, "kind = 'cell'") if table == subject.table}
     columns = {column.name: column.column for column in subject.decided.sent}
     names = [name for name in lacking if name in columns and name not in explained | settled | rejected]
     if not names:

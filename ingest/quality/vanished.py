@@ -17,7 +17,7 @@ from ingest.errors import command
 from ingest.lake import duck, lanes, rejects
 from ingest.lake.books import Line, PlaceSpan, united
 from ingest.lake.json_cells import object_in
-from ingest.lake.logged_statements import Statement
+from ingest.lake.logged_statements import Statement, by_lane
 from ingest.lake.tables import Tables
 from ingest.order import is_weak
 from ingest.quality.catalogue import Metric
@@ -33,7 +33,7 @@ def of_mirrors(
     lake: Tables, chosen: Iterable[CheckedMirror], since: int, logged: Sequence[Statement]
 ) -> Iterator[Metric]:
     """Count the columns of each mirror that whole rows of new batches lack."""
-    fresh = _lines(lake, f"batch > {since}")
+    fresh, about = _lines(lake, f"batch > {since}"), by_lane(logged)
     leaves_out_nulls = cache(partial(lanes.leaves_out_nulls, lake))
     for subject in chosen:
         if subject.mirror is None:
@@ -44,9 +44,10 @@ def of_mirrors(
                 leaves_out_nulls(lane.source) is not False
             ):  # what is missing is NULL, or `nulls_left_out` asks
                 continue
-            line = fresh.get((lane.source, lane.table))
+            table = lane.source, lane.table
+            line = fresh.get(table)
             if line is not None and (short := {name for name in names if line.spans(name)[0]}):
-                yield from _of_lane(lake, subject, lane, since, line, short, logged)
+                yield from _of_lane(lake, subject, lane, since, line, short, about.get(table, ()))
 
 
 def _of_lane(
@@ -56,7 +57,7 @@ def _of_lane(
     since: int,
     line: Line,
     short: Iterable[str],
-    logged: Sequence[Statement],
+    about: Sequence[Statement],
 ) -> Iterator[Metric]:
     of_lane = duck.of_lane(lane.source, lane.table)
     before = _lines(lake, f"batch <= {since} AND {of_lane}").get((lane.source, lane.table))
@@ -65,7 +66,7 @@ def _of_lane(
     for name in sorted(short):
         without, having = line.spans(name)
         having = united(having, before.spans(name)[1] if before else [])
-        if not having or without[1] < having[0] or _is_told(lane, name, having, without, logged):
+        if not having or without[1] < having[0] or _is_told(name, having, without, about):
             continue
         if _is_refused(lake, lane, name, since):
             continue
@@ -144,17 +145,13 @@ def _is_repeated(lake: Tables, lane: CheckedLane, name: str, first: str) -> bool
     return not earlier[0]["n"]
 
 
-def _is_told(
-    lane: CheckedLane, name: str, having: PlaceSpan, without: PlaceSpan, logged: Iterable[Statement]
-) -> bool:
-    """True if a statement that came after rows with the column may explain rows without it.
+def _is_told(name: str, having: PlaceSpan, without: PlaceSpan, about: Iterable[Statement]) -> bool:
+    """True if a statement about the table that came after rows with the column may explain rows without it.
 
     An ADD COLUMN that came again explains only rows before it.
     """
     return any(
-        statement.source == lane.source
-        and statement.order > having[0]
-        and lane.table in statement.tables
+        statement.order > having[0]
         and (
             statement.kind == "unknown"
             or any(
@@ -162,7 +159,7 @@ def _is_told(
                 for effect in statement.meant
             )
         )
-        for statement in logged
+        for statement in about
     )
 
 
