@@ -18,26 +18,38 @@ from ingest.quality.unplaced import clears
 
 def repeated(ordered: OrderedLane) -> Iterator[Metric]:
     """Old changes and statements that may have made rows wrong."""
-    if not ordered.subject.keyed:
-        return
-    table = ordered.lane.table
+    if ordered.subject.keyed:
+        yield from _removed_late(ordered)
+        yield from _by_arrival(ordered) if ordered.is_weak else _counted_on(ordered)
+
+
+def _removed_late(ordered: OrderedLane) -> Iterator[Metric]:
+    """Rows that statements of late files have removed or changed."""
     if changed := _changed_late(ordered):
-        what = f"a TRUNCATE or DDL statement removed or changed {counted(len(changed), 'row')} of {table}, but {_FROM_LATE}"
+        rows = f"{counted(len(changed), 'row')} of {ordered.lane.table}"
+        what = f"a TRUNCATE or DDL statement removed or changed {rows}, but {_FROM_LATE}"
         yield _rows_set_back(
             ordered, changed, f"{what}: compare them with the source, or load the table again"
         )
-    if not ordered.is_weak:
-        if again := _counted_on(ordered):
-            what = (
-                f"{counted(len(again), 'statement')} of {table}, such as {again[0][:80]!r}, came again under a higher position: the "
-                "source's task was put back and counts on, so its old rows are newer than the statement"
-            )
-            yield ordered.metric(
-                "rows_set_back",
-                len(again),
-                f"{what}: compare the table with the source, or load it again with {ordered.epoch()}",
-            )
-        return
+
+
+def _counted_on(ordered: OrderedLane) -> Iterator[Metric]:
+    """Statements that came again under a higher position."""
+    if again := _statements_again(ordered):
+        what = (
+            f"{counted(len(again), 'statement')} of {ordered.lane.table}, such as {again[0][:80]!r}, came again under a higher "
+            "position: the source's task was put back and counts on, so its old rows are newer than the statement"
+        )
+        yield ordered.metric(
+            "rows_set_back",
+            len(again),
+            f"{what}: compare the table with the source, or load it again with {ordered.epoch()}",
+        )
+
+
+def _by_arrival(ordered: OrderedLane) -> Iterator[Metric]:
+    """Rows that changes without a position have set back, because they came again or late."""
+    table = ordered.lane.table
     if ordered.lane.key_changes and (moves := _repeated_moves(ordered)):
         detail = (
             f"{counted(moves, 'update')} of {table} without unchanged columns and with another key came again; what was "
@@ -71,7 +83,7 @@ def _rows_set_back(lane: OrderedLane, keys: list[str], detail: str) -> Metric:
     )
 
 
-def _counted_on(lane: OrderedLane) -> list[str]:
+def _statements_again(lane: OrderedLane) -> list[str]:
     """New statements that are those of an earlier position, to the source's own clock, and could not have run twice."""
     firsts: dict[tuple[object, str], Mapping[str, Any]] = {}
     again = []
