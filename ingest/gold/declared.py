@@ -59,7 +59,8 @@ class _Columns:
     def take(self, effects: Sequence[Effect], statement: Statement, *, new: bool) -> None:
         """Add one effect, or renames that exchange names; ``new`` if the mirror has not folded their statement."""
         exchanged, begins = len(effects) > 1, self.presence.begins(effects[0], statement, self.subject.table)
-        taken = self._exchange(effects) if exchanged else self._declare(effects[0])
+        is_rename = effects[0].action == "rename_column"
+        taken = self._rename(effects) if is_rename else self._declare(effects[0])
         if new and taken:
             self.declared.taken_over.append((statement.order, taken))
         for effect in recased(effects) if exchanged else effects:
@@ -110,8 +111,8 @@ class _Columns:
         return {name for name in names if folded(name) not in made and name not in self.declared.keys}
 
     def _declare(self, effect: Effect) -> dict[str, str]:
-        """Add one effect; returns the free name that it gives to a column, with the one under which its values were."""
-        declared, name, to = self.declared, effect.name, effect.new_name
+        """Add one effect but a rename; returns the free name that it gives to a new column, with none."""
+        declared, name = self.declared, effect.name
         taken: dict[str, str] = {}
         match effect.action:
             case "create_table":
@@ -130,24 +131,22 @@ class _Columns:
                 declared.keys = effect.keys or declared.keys
             case "comment_column" if effect.comment is not None:
                 declared.comments[name] = effect.comment
-            case "rename_column":
-                taken = {to: name} if to in self.vacant else {}
-                self.vacant = (self.vacant | {name}) - {to}
-                self._show(to, self._type_of(name), declared.comments.get(name))
-                declared.keys = tuple(to if key == name else key for key in declared.keys)
             case "drop_column":
                 self.vacant.add(name)
         return taken
 
-    def _exchange(self, ring: Sequence[Effect]) -> dict[str, str]:
-        """Columns that exchange names keep their types, comments and places in the key; returns old names by new ones."""
-        declared, names = self.declared, {rename.name: rename.new_name for rename in ring}
+    def _rename(self, renames: Sequence[Effect]) -> dict[str, str]:
+        """Add a rename, or several that exchange names: columns keep their types, comments and places in the key; returns the
+        names that other columns have had, each with the one under which the values were.
+        """
+        declared, names = self.declared, {rename.name: rename.new_name for rename in renames}
+        taken = {new: old for old, new in names.items() if len(renames) > 1 or new in self.vacant}
         self.vacant = (self.vacant | names.keys()) - {*names.values()}
         shown = [(new, self._type_of(old), declared.comments.get(old)) for old, new in names.items()]
         for column in shown:
             self._show(*column)
         declared.keys = tuple(names.get(key, key) for key in declared.keys)
-        return {new: old for old, new in names.items()}
+        return taken
 
     def _show(self, name: str, logical: str, comment: str | None) -> None:
         self.declared.columns[name] = logical
