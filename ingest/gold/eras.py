@@ -51,6 +51,10 @@ class Evidence:
         lows = [run.low for run in self.runs[:1]] + ([self.unnamed.low] if self.unnamed else [])
         return min(lows, default=None)
 
+    def names_none_after(self, place: str) -> bool:
+        """True if a change after a place names no key."""
+        return self.unnamed is not None and self.unnamed.high > place
+
 
 def evidence_of_lines(lines: Iterable[Line]) -> Evidence:
     """Evidence from book lines: exact if they all name one key."""
@@ -187,11 +191,11 @@ def _named(shown: Evidence, statements: Sequence[PlacedEffects], *, keyless: boo
         if place < newest.high or after == keys:
             continue
         # else no row without the key has arrived yet
-        if after or (unnamed is not None and unnamed.high > place):
+        if after or shown.names_none_after(place):
             keys = after
             result.append(Era(place, keys))
     end = max(newest.high, result[-1].place)
-    if keys and unnamed is not None and unnamed.high > end and not last(statements, first.keys):
+    if keys and shown.names_none_after(end) and not last(statements, first.keys):
         result.append(Era(end, ()))  # a row from before the statement was delivered again after it
     return result if unnamed is None else _interrupted(result, unnamed, statements)
 
