@@ -402,12 +402,12 @@ def _with_taken_over(
                 continue
             held = before.get(name, "unknown")
             column = types.common(sent_types.get(name, "unknown"), held)
-            put = (sent_types.get(old), columns.get(old)) if old else (declared.columns.get(name),)
-            for logical in put:
-                if _fits(held, column, logical or "unknown", is_new=not old):
+            put = [of.get(old, "unknown") for of in (sent_types, columns)]
+            for logical in put if old else [declared.columns.get(name, "unknown")]:
+                if _fits(held, column, logical, is_new=not old):
                     continue
-                is_text = types.delta(logical or "unknown") == "STRING"
-                wider = "string" if is_text else types.common(held, logical or "unknown")
+                is_text = types.delta(logical) == "STRING"
+                wider = "string" if is_text else types.common(held, logical)
                 columns = columns | {name: wider}
     return columns
 
