@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from ingest.change import Op
 from ingest.gold import overtaken
 from ingest.gold.arrow_fold import PLACE, outcomes
-from ingest.gold.arrow_merge import comparable, pairs
+from ingest.gold.arrow_merge import comparable, numbered, pairs
 from ingest.gold.arrow_values import HistoryNeeded
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.gold.key_shares import Numbers
@@ -154,7 +154,7 @@ def _meetings(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> _Meetings:
     op = np.array(rows["op"])[row]
     departs = leaves | (op == str(Op.DELETE))
     arrives = ~departs & ((op == str(Op.INSERT)) | np.isin(row, row[leaves]))
-    group = _numbered(comparable(keys.drop_columns([overtaken.ROW, PLACE, "%leaves"])))
+    group = numbered(comparable(keys.drop_columns([overtaken.ROW, PLACE, "%leaves"])))
     order = np.lexsort((row, group))
     row, group, departs, arrives = (cells[order] for cells in (row, group, departs, arrives))
     numbers = np.arange(len(row))
@@ -167,15 +167,6 @@ def _meetings(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> _Meetings:
     came_at, leaves_at = row[next_ones - 1], row[next_ones]
     said, sent = rows["before"].take(pa.array(leaves_at)), rows["after"].take(pa.array(came_at))
     return _Meetings(bool(np.any(met & is_named)), came_at, leaves_at, said, sent)
-
-
-def _numbered(keys: pa.Table) -> Numbers:
-    """A number for each row, equal for equal keys."""
-    numbers = np.zeros(keys.num_rows, np.int64)
-    for column in keys.columns:
-        codes = column.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
-        _, numbers = np.unique(numbers * (codes.max(initial=0) + 1) + codes, return_inverse=True)
-    return numbers
 
 
 def _transactions(rows: pa.Table) -> Numbers:

@@ -148,6 +148,16 @@ def bits(column: pa.ChunkedArray | pa.Array) -> pa.ChunkedArray:
     return pa.chunked_array([whole.view(f"int{column.type.bit_width}")])
 
 
+def numbered(rows: pa.Table) -> np.ndarray:
+    """A number for each row, equal for rows with equal cells; 0.0 and -0.0 differ."""
+    numbers = np.zeros(rows.num_rows, np.int64)
+    for column in rows.columns:
+        codes = pc.dictionary_encode(bits(column).combine_chunks(), null_encoding="encode").indices
+        column_codes = codes.to_numpy(zero_copy_only=False).astype(np.int64)
+        _, numbers = np.unique(numbers * (len(column_codes) + 1) + column_codes, return_inverse=True)
+    return numbers
+
+
 def _differs(left: pa.ChunkedArray, right: pa.ChunkedArray) -> pa.ChunkedArray:
     left, right = bits(left), bits(right)
     unequal = pc.not_equal(left, right)

@@ -27,7 +27,7 @@ from ingest.change import Change, Image, Op
 from ingest.fold import SchemaStep, identity
 from ingest.gold import unfit
 from ingest.gold.arrow_fold import events_of
-from ingest.gold.arrow_merge import Merged, bits
+from ingest.gold.arrow_merge import Merged, numbered
 from ingest.gold.arrow_values import typed_column
 from ingest.gold.arrow_work import Cleared, LaneWork, MirrorWork, Rows
 from ingest.gold.outcomes import COPIES, MirrorOutcomes
@@ -60,7 +60,7 @@ def merged(present: pa.Table, source: pa.Table, work: MirrorWork, cleared: Clear
     rows, copies = source.select(work.schema.names), source[COPIES].to_numpy()
     stays = present
     if not work.appends:
-        numbers = _contents(pa.concat_tables([rows, present]))
+        numbers = numbered(pa.concat_tables([rows, present]))
         counts_before = np.bincount(numbers[rows.num_rows :], minlength=len(numbers) + 1)
         wrong = copies != counts_before[numbers[: rows.num_rows]]
         stays = present.filter(
@@ -209,8 +209,8 @@ def _after(halves: pa.Table, floors: Iterable[tuple[str, bool]]) -> pa.Table:
 def _once(halves: pa.Table) -> pa.Table:
     """The halves of each change once, as first delivered."""
     halves = halves.sort_by([(BATCH, "ascending"), (ORDER, "ascending")])
-    numbered = halves.select([LANE, SAME, PART]).append_column("%at", pa.array(np.arange(halves.num_rows)))
-    first = numbered.group_by([LANE, SAME, PART]).aggregate([("%at", "min")])["%at_min"]
+    of_changes = halves.select([LANE, SAME, PART]).append_column("%at", pa.array(np.arange(halves.num_rows)))
+    first = of_changes.group_by([LANE, SAME, PART]).aggregate([("%at", "min")])["%at_min"]
     return halves.take(first)
 
 
@@ -219,7 +219,7 @@ def _copies(halves: pa.Table, work: MirrorWork, first: int) -> tuple[pa.Array, p
 
     That is its last running sum minus the lowest one, if below zero.
     """
-    numbers = _contents(halves.select(work.schema.names)).tolist()
+    numbers = numbered(halves.select(work.schema.names)).tolist()
     sums: dict[int, int] = {}
     lows: dict[int, int] = {}
     touched: dict[int, int] = {}  # with a half that has the content
@@ -231,16 +231,6 @@ def _copies(halves: pa.Table, work: MirrorWork, first: int) -> tuple[pa.Array, p
             touched.setdefault(content, i)
     counts = [sums[content] - lows[content] for content in touched]
     return pa.array(touched.values(), pa.int64()), pa.array(counts, pa.int64())
-
-
-def _contents(rows: pa.Table) -> np.ndarray:
-    """A number for each row, equal for rows with equal cells; 0.0 and -0.0 differ."""
-    numbers = np.zeros(rows.num_rows, np.int64)
-    for column in rows.columns:
-        codes = pc.dictionary_encode(bits(column).combine_chunks(), null_encoding="encode").indices
-        column_codes = codes.to_numpy(zero_copy_only=False).astype(np.int64)
-        _, numbers = np.unique(numbers * (len(column_codes) + 1) + column_codes, return_inverse=True)
-    return numbers
 
 
 def _rejects(halves: pa.Table, work: MirrorWork) -> list[Reject]:
