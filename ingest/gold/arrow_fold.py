@@ -36,6 +36,7 @@ from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.gold.collision import CollisionError
 from ingest.gold.outcomes import MirrorOutcomes
 from ingest.gold.past_keys import LaneEvent, rebased
+from ingest.gold.stretches import linked
 from ingest.gold.unfit import UNFIT, Reject, Texts
 from ingest.lake import conditions
 from ingest.lake.image_columns import texts_of
@@ -499,20 +500,9 @@ def _refolded(
     if table.soft:  # an earlier clearing ended rows, too, which a late one changes
         clears = any(new for _, new in clearings)
     every = clears or lane.since or lane.merged
-    wanted = events.texts.keys() if every else _linked(touched, links)
+    wanted = events.texts.keys() if every else linked(touched, links)
     return LaneFold(
         events.outcomes(table, dict.fromkeys(wanted, True)),
         clears and not table.soft,
         rows.filter(pc.is_in(rows["order_key"], value_set=pa.array(rejected, pa.string()))),
     )
-
-
-def _linked(keys: Iterable[Key], links: Mapping[Key, Sequence[Key]]) -> set[Key]:
-    """Some keys and all keys that key changes link with them."""
-    linked, open_keys = set[Key](), list(keys)
-    while open_keys:
-        key = open_keys.pop()
-        if key not in linked:
-            linked.add(key)
-            open_keys += links.get(key, ())
-    return linked

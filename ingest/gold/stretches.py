@@ -7,10 +7,12 @@ parts of two keys between which a row moves are parts of one row's life.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 from ingest.fold import Key
+
+Linked = TypeVar("Linked", bound=Hashable)
 
 
 class Spoken(NamedTuple):
@@ -56,22 +58,31 @@ def of_rows(spoken: Iterable[Spoken], wanted: Collection[Key], newest: str) -> l
         for key, event in events.items()
         for (order, _), number in zip(event, numbers[key], strict=True)
     }
-    linked: dict[_Part, set[_Part]] = defaultdict(set)
+    links: dict[_Part, set[_Part]] = defaultdict(set)
     for said in ordered:
         if said.left is not None:
             old, new = place[said.left, said.order], place[said.key, said.order]
-            linked[old].add(new)
-            linked[new].add(old)
-    reached = {_Part(key, numbers[key][-1] if key in numbers else 0) for key in wanted}
-    waiting = list(reached)
-    while waiting:
-        parts = linked[waiting.pop()] - reached
-        reached |= parts
-        waiting += parts
+            links[old].add(new)
+            links[new].add(old)
+    ends = [_Part(key, numbers[key][-1] if key in numbers else 0) for key in wanted]
     return sorted(
-        (_stretch(part, events[part.key], numbers.get(part.key, [0]), wanted, newest) for part in reached),
+        (
+            _stretch(part, events[part.key], numbers.get(part.key, [0]), wanted, newest)
+            for part in linked(ends, links)
+        ),
         key=str,
     )
+
+
+def linked(given: Iterable[Linked], links: Mapping[Linked, Iterable[Linked]]) -> set[Linked]:
+    """What is given, and all that is linked with it, directly or not."""
+    reached, waiting = set[Linked](), list(given)
+    while waiting:
+        each = waiting.pop()
+        if each not in reached:
+            reached.add(each)
+            waiting += links.get(each, ())
+    return reached
 
 
 def _numbered(moves: list[Key | None]) -> list[int]:
