@@ -32,7 +32,7 @@ from ingest.fold import (
 from ingest.gold import unfit
 from ingest.gold.arrow_merge import comparable
 from ingest.gold.arrow_values import HistoryNeeded, NotPlain, Typed, typed_column
-from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
+from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork, Rows
 from ingest.gold.collision import CollisionError
 from ingest.gold.outcomes import MirrorOutcomes
 from ingest.gold.past_keys import LaneEvent, rebased
@@ -145,15 +145,7 @@ def typed_outcomes(outcomes: Outcomes, work: MirrorWork) -> pa.Table:
     columns: dict[str, pa.Array] = {"%gone": pc.invert(sets)}
     partial, read = not all(outcomes.whole), dict[str, tuple[pa.Array, Typed]]()
     for column in work.columns:
-        place = work.keys.index(column.name) if column.name in work.keys else None
-        if place is None:
-            texts: Iterable[str | None] = [
-                None if row is None else row.get(column.name) for row in outcomes.images
-            ]
-        else:
-            texts = [key[place] for key in outcomes.keys]
-        given = pa.array(texts, pa.string())
-        read[column.name] = given, typed_column(given, column.type, place)
+        read[column.name] = texts_read(column, work, outcomes.keys, outcomes.images)
         columns[column.column] = read[column.name][1].cells
         if partial:
             columns["%has " + column.column] = pa.array(
@@ -164,6 +156,19 @@ def typed_outcomes(outcomes: Outcomes, work: MirrorWork) -> pa.Table:
                 pa.bool_(),
             )
     return pa.table({**columns, UNFIT: unfit.of_rows(read, sets)})
+
+
+def texts_read(
+    column: ColumnWork, work: MirrorWork, keys: Iterable[Texts], rows: Iterable[Image | None]
+) -> tuple[pa.Array, Typed]:
+    """The texts of a column, of the key those in the rows' keys, and what becomes of them."""
+    place = work.keys.index(column.name) if column.name in work.keys else None
+    if place is None:
+        texts = [None if row is None else row.get(column.name) for row in rows]
+    else:
+        texts = [key[place] for key in keys]
+    given = pa.array(texts, pa.string())
+    return given, typed_column(given, column.type, place)
 
 
 def _shaped(source: pa.Table, work: MirrorWork) -> pa.Table:

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from ingest.change import Image, Op
 from ingest.fold import Key, KeyCellError, Placed, Table, steps
-from ingest.gold.arrow_fold import Events, events_of
+from ingest.gold.arrow_fold import Events, events_of, texts_read
 from ingest.gold.arrow_merge import Merged, bits, pairs
-from ingest.gold.arrow_values import arrow_type, typed_column
+from ingest.gold.arrow_values import arrow_type
 from ingest.gold.arrow_work import Cleared, LaneWork, MirrorWork, Rows
 from ingest.gold.key_shares import Numbers, Shares, concerned, keys_of
 from ingest.gold.outcomes import GONE, MirrorOutcomes
@@ -118,13 +118,9 @@ def _typed(of_keys: Sequence[_KeyStates], work: MirrorWork) -> pa.Table:
             moments = [state and (state.since if name == FROM else state.until) for state in every]
             columns[column.column] = pa.array(moments, pa.int64()).cast(kind)
         else:
-            place = work.keys.index(name) if name in work.keys else None
-            texts = (
-                [key[place] for key in keys]
-                if place is not None
-                else [state and state.row.get(name) for state in every]
-            )
-            columns[column.column] = typed_column(pa.array(texts, pa.string()), column.type, place).cells
+            rows = (None if state is None else state.row for state in every)
+            _, typed = texts_read(column, work, keys, rows)
+            columns[column.column] = typed.cells
     return pa.table({**columns, UNFIT: pa.nulls(len(every), pa.string())})
 
 

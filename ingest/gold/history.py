@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ingest import types
 from ingest.gold import mirror_table, planner
 from ingest.gold.arrow_work import LaneWork
 from ingest.gold.batch import Batch
@@ -36,12 +35,8 @@ def states_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
     fold = planner.opened(lake, batch, plan, table)
     if not fold.work:
         return fold
-    before, delta_types = fold.before, fold.before.delta_types
-    keeps = all(
-        types.widens(delta_types[column.column], column.delta)
-        for column in table.columns
-        if column.column in delta_types
-    )
+    before = fold.before
+    keeps = all(planner.kept(table, before.types).values())
     if before.exists and (mirror_table.is_replaced(table, before.types) or not keeps):
         work = planner.whole_of(lake.pipeline, fold.books, batch.ledger, plan, fold.applied)
         fold = replace(fold, work=work, again=True)

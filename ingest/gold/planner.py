@@ -319,15 +319,20 @@ def _meets(rule: TableRule, mirror: Mirror, there: Mapping[str, object], *, stat
     New statements require all rows again, with whatever columns next to the key. Otherwise columns come or become wider;
     without a key none is dropped, because its values may be those of a renamed one.
     """
-    stays = {
-        column.name: column.column not in there
-        or types.widens(type_of_log(there[column.column]), column.delta)
-        for column in mirror.columns
-    }
+    stays = kept(mirror, there)
     if stated and not rule.shard_column and (mirror.keys or rule.no_key == "full_row"):
         return all(stays[key] for key in mirror.keys)
     goes = not {column.column for column in mirror.columns} >= there.keys()
     return bool(mirror.keys or not goes) and all(stays.values())
+
+
+def kept(mirror: Mirror, there: Mapping[str, object]) -> dict[str, bool]:
+    """Whether a mirror's columns can hold what they hold in its table, by their names; one that the table lacks holds nothing."""
+    return {
+        column.name: column.column not in there
+        or types.widens(type_of_log(there[column.column]), column.delta)
+        for column in mirror.columns
+    }
 
 
 def goes_on(work: Work) -> bool:
