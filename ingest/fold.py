@@ -297,6 +297,20 @@ def texts_of_key(keys: Sequence[str], *images: Image | None) -> tuple[str | None
     return tuple(texts)
 
 
+def key_of_texts(keys: Sequence[str], texts: Iterable[str | None], key_types: Mapping[str, str]) -> Key:
+    """The key with some texts as its cells, in their order.
+
+    Raises:
+        KeyCellError: one is NULL, or does not fit its type.
+    """
+    cells: list[object] = []
+    for name, text in zip(keys, texts, strict=True):
+        if text is None:
+            raise KeyCellError(name, "is NULL")
+        cells.append(typed(key_types.get(name, "unknown"), text, name))
+    return tuple(cells)
+
+
 def may_change_key(before: Image, after: Image, keys: tuple[str, ...]) -> bool:
     """True if a change may change its key, judged by texts; without known keys any change may."""
     for key in keys:

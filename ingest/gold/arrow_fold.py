@@ -25,9 +25,9 @@ from ingest.fold import (
     SchemaStep,
     Table,
     key_of_change,
+    key_of_texts,
     steps,
     texts_of_key,
-    typed,
 )
 from ingest.gold import unfit
 from ingest.gold.arrow_merge import comparable
@@ -124,7 +124,7 @@ def _merged(apart: Mapping[str, Outcomes], work: MirrorWork) -> Outcomes:
     by_key: dict[Key, _LaneRow] = {}
     for name, outcomes in apart.items():
         for texts, image in zip(outcomes.keys, outcomes.images, strict=True):
-            key = _key(work.keys, texts, key_types)
+            key = key_of_texts(work.keys, texts, key_types)
             other = by_key.get(key)
             if image is None:
                 by_key.setdefault(key, _LaneRow(name, texts, None))
@@ -398,22 +398,13 @@ def _last(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapp
                 texts = texts_of_key(keys, image, _image(second, shard))
             key = typed_keys.get(texts)
             if key is None:
-                key = typed_keys[texts] = _key(keys, texts, key_types)
+                key = typed_keys[texts] = key_of_texts(keys, texts, key_types)
         except KeyCellError:
             unusable.append(number)
             continue
         last[key] = texts, None if gone else image or {}, place
     texts_of, images, places = map(list, zip(*last.values(), strict=True)) if last else ([], [], [])
     return _Folded(Outcomes(texts_of, images, [True] * len(last), places), unusable)
-
-
-def _key(keys: tuple[str, ...], texts: Texts, key_types: Mapping[str, str]) -> Key:
-    cells: list[object] = []
-    for name, text in zip(keys, texts, strict=True):
-        if text is None:
-            raise KeyCellError(name, "is NULL")
-        cells.append(typed(key_types[name], text, name))
-    return tuple(cells)
 
 
 @dataclass(slots=True)

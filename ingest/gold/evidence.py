@@ -16,7 +16,7 @@ from typing import Any
 from ingest import types
 from ingest.change import Change, Image, LaneId, Op
 from ingest.errors import IngestError, counted
-from ingest.fold import Key, KeyCellError, SchemaStep, key_of_change, texts_of_key, typed
+from ingest.fold import Key, KeyCellError, SchemaStep, key_of_change, key_of_texts, texts_of_key
 from ingest.gold.past_keys import LaneEvent, rebased
 from ingest.gold.steps import steps_of
 from ingest.lake import duck, mirrors
@@ -85,10 +85,7 @@ def typed_key(mirror: Mirror, texts: Sequence[str]) -> Key:
         IngestError: a cell does not fit its type.
     """
     try:
-        return tuple(
-            typed(key_column.type, text, key_column.name)
-            for key_column, text in zip(mirror.key_columns, texts, strict=True)
-        )
+        return key_of_texts(mirror.keys, texts, mirror.key_types)
     except KeyCellError as error:
         raise IngestError(f"{mirror.name}: {error}.") from None
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ingest.change import LaneId
 from ingest.errors import HeldError, first_line
-from ingest.fold import Key, KeyCellError, typed
+from ingest.fold import Key, KeyCellError, key_of_texts
 from ingest.gold import evidence
 from ingest.lake import delta, duck, mirrors
 from ingest.lake.datafiles import Files
@@ -177,10 +177,7 @@ class _Causes:
     def of(self, texts: Sequence[str | None]) -> Cause:
         """The cause of a row's change; unknown if no message of its key came with the batches."""
         try:
-            key = tuple(
-                typed(self._types[name], text or "", name)
-                for name, text in zip(self._keys, texts, strict=True)
-            )
+            key = key_of_texts(self._keys, texts, self._types)
         except KeyCellError:
             return None, None
         return self._found.get(key, (None, None))
