@@ -431,8 +431,7 @@ def _refuse_lost(lake: Tables, move: Move, until: int, since: int) -> None:
     Raises:
         LackingError: it may.
     """
-    statement, tenures = move.statement, move.rows.tenures
-    of_source = f"source = {duck.text(statement.source)}"
+    statement, tenures, of_source = move.statement, move.rows.tenures, _of_source(move)
     begins = [tenure.low for tenure in tenures if tenure.low]
     if any(order_of(place).epoch != order_of(statement.order).epoch for place in begins):
         raise LackingError("its history is in two epochs of the source")
@@ -446,19 +445,7 @@ def _refuse_lost(lake: Tables, move: Move, until: int, since: int) -> None:
     if seen["out"]:
         raise LackingError("the pipeline file has excluded its rows")
     begun = min(_batch(tenures[0].low) or statement.batch, seen["first"] or statement.batch)
-    first = max(begun, since + 1)
-    rejects = lake.ask(
-        f"""SELECT 1 FROM ({open_sql(lake)}) AS o WHERE {of_source} AND kind = 'message' AND NOT {CARRIED_SQL}
-        AND batch BETWEEN {first} AND {until} LIMIT 1"""
-    )
-    if rejects:
-        typed = command("rejects", lake.pipeline.file)
-        raise LackingError(
-            f"messages of source {statement.source} were rejected meanwhile, as `{typed}` shows"
-        )
-    for decision in decisions.read(lake).of(ACCEPT_GAP, subject=statement.source):
-        if decision.batch is None or decision.batch >= first:
-            raise LackingError(f"messages of source {statement.source} are lost, as was accepted")
+    _refuse_lost_messages(lake, move, max(begun, since + 1), until)
     floors = condensed.read(lake).floors
     for tenure in tenures:
         if floors.get((statement.source, tenure.table), "") > statement.order:
@@ -468,14 +455,47 @@ def _refuse_lost(lake: Tables, move: Move, until: int, since: int) -> None:
         raise LackingError("the pipeline file masks its columns otherwise than those of its new name")
     source = lake.pipeline.by_source.get(statement.source)
     if is_weak(statement.order) and source is not None and source.kind == "kafka":
-        places = lake.ask(
-            f'SELECT DISTINCT topic, "partition" AS part FROM {{ddl}} WHERE order_key = {duck.text(statement.order)} AND {of_source}'
+        _refuse_another_partition(lake, move, seen)
+
+
+def _of_source(move: Move) -> str:
+    return f"source = {duck.text(move.statement.source)}"
+
+
+def _refuse_lost_messages(lake: Tables, move: Move, first: int, until: int) -> None:
+    """Refuse if messages of some batches of the source were rejected or lost.
+
+    Raises:
+        LackingError: some were.
+    """
+    source = move.statement.source
+    rejects = lake.ask(
+        f"""SELECT 1 FROM ({open_sql(lake)}) AS o WHERE {_of_source(move)} AND kind = 'message' AND NOT {CARRIED_SQL}
+        AND batch BETWEEN {first} AND {until} LIMIT 1"""
+    )
+    if rejects:
+        typed = command("rejects", lake.pipeline.file)
+        raise LackingError(f"messages of source {source} were rejected meanwhile, as `{typed}` shows")
+    for decision in decisions.read(lake).of(ACCEPT_GAP, subject=source):
+        if decision.batch is None or decision.batch >= first:
+            raise LackingError(f"messages of source {source} are lost, as was accepted")
+
+
+def _refuse_another_partition(lake: Tables, move: Move, seen: SilverRow) -> None:
+    """Refuse rows whose order among the statement's partition is not known; ``seen`` are the streams that they came in.
+
+    Raises:
+        LackingError: they came in another one.
+    """
+    order = duck.text(move.statement.order)
+    places = lake.ask(
+        f'SELECT DISTINCT topic, "partition" AS part FROM {{ddl}} WHERE order_key = {order} AND {_of_source(move)}'
+    )
+    alike = {(seen["topic"], seen["part"])} == {(place["topic"], place["part"]) for place in places}
+    if seen["streams"] > 1 or (seen["streams"] and not alike):
+        raise LackingError(
+            "it came in another partition than the statement, and its messages have no position"
         )
-        alike = {(seen["topic"], seen["part"])} == {(place["topic"], place["part"]) for place in places}
-        if seen["streams"] > 1 or (seen["streams"] and not alike):
-            raise LackingError(
-                "it came in another partition than the statement, and its messages have no position"
-            )
 
 
 def _where(move: Move, until: int) -> str:
