@@ -18,12 +18,9 @@ from functools import cache, partial
 from ingest.change import LaneId, TableId
 from ingest.ddl.effect_model import UNANNOUNCED, UNREAD, Effect
 from ingest.lake import duck, lanes
-from ingest.lake.books import Announcement, Line, announcements
-from ingest.lake.json_cells import list_in, object_in
+from ingest.lake.books import WHOLE_OR_NOT, Announcement, Line, summed
 from ingest.lake.logged_statements import Decided, Statement, by_lane
-from ingest.lake.tables import Row, Tables
-
-_COUNTS = ("changes", "partials", "deletes", "truncates")
+from ingest.lake.tables import Tables
 
 
 @dataclass(slots=True)
@@ -194,23 +191,13 @@ def _sent(lake: Tables, last: int) -> dict[LaneId, _SentRows]:
     """
     sent: dict[LaneId, _SentRows] = {}
     for row in lake.ask(
-        f"""SELECT {duck.LANE_SQL}, keys, columns, lacks, announced, {duck.sums(_COUNTS)}, min(order_low) AS low,
+        f"""SELECT {duck.LANE_SQL}, keys, columns, lacks, announced, {duck.sums(WHOLE_OR_NOT)}, min(order_low) AS low,
         max(order_high) AS high, arg_min(batch, order_low) AS batch FROM {{books}} WHERE changes > 0 AND batch <= {last}
         GROUP BY {duck.LANE_SQL}, keys, columns, lacks, announced
         QUALIFY count(*) OVER (PARTITION BY {duck.LANE_SQL}) > 1 OR lacks <> '{{}}'"""
     ):
-        line = _line(row)
+        line = summed(row)
         rows = sent.setdefault((line.source, line.table_id), _SentRows())
         rows.lines.append(line)
         rows.keys.update(name for keys in line.keys for name in keys)
-    return by_lane
-
-
-def _line(row: Row) -> Line:
-    changes, *others = (row[name] or 0 for name in _COUNTS)
-    line = Line(row["batch"] or 0, row["source"], None, None, row["database"], row["schema"], row["table"])
-    line.keys = list_in(row["keys"])
-    line.columns, line.lacks = (object_in(row[name]) for name in ("columns", "lacks"))
-    line.announced = announcements(object_in(row["announced"]))
-    line.whole = [row["low"], row["high"]] if changes > sum(others) and row["low"] else []
-    return line
+    return sent

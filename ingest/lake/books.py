@@ -17,6 +17,7 @@ import orjson
 
 from ingest import types
 from ingest.change import TableId
+from ingest.lake.json_cells import list_in, object_in
 
 _Value = TypeVar("_Value", int | None, str | None)
 PlaceSpan = list[str]
@@ -186,6 +187,25 @@ def announcements(by_column: Mapping[str, Any] | None) -> dict[str, Announcement
 def load_marks(rows: Iterable[Mapping[str, Any]] | None) -> list[LoadMark]:
     """`Line.load_marks` from its JSON."""
     return [LoadMark(**mark) for mark in rows or ()]
+
+
+WHOLE_OR_NOT = ("changes", "partials", "deletes", "truncates")
+"""The counts of lines whose sums say whether some of their rows are sent whole."""
+
+
+def summed(row: Mapping[str, Any]) -> Line:
+    """Several lines of one table as one, by a query's row: what they have in common, the sums `WHOLE_OR_NOT`, and the lowest and
+    the highest place.
+    """
+    changes, *others = (row[name] or 0 for name in WHOLE_OR_NOT)
+    line = Line(
+        row.get("batch") or 0, row["source"], None, None, row["database"], row["schema"], row["table"],
+        keys=list_in(row.get("keys")),
+    )  # fmt: skip
+    line.columns, line.lacks = (object_in(row[name]) for name in ("columns", "lacks"))
+    line.announced = announcements(object_in(row.get("announced")))
+    line.whole = [row["low"], row["high"]] if changes > sum(others) and row["low"] else []
+    return line
 
 
 CLOCKS_DIFFER = dt.timedelta(hours=1)

@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
-from typing import Any
 
 from ingest import formats
 from ingest.change import TableId
 from ingest.ddl import UNREAD, Effect
 from ingest.errors import command
 from ingest.lake import duck, lanes, rejects
-from ingest.lake.books import Line, PlaceSpan, united
-from ingest.lake.json_cells import object_in
+from ingest.lake.books import WHOLE_OR_NOT, Line, PlaceSpan, summed, united
 from ingest.lake.logged_statements import Statement, by_lane
 from ingest.lake.tables import Tables
 from ingest.order import is_weak
 from ingest.quality.catalogue import Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
-_COUNTS = ("changes", "partials", "deletes", "truncates")
 _OF_TABLE = frozenset({"create_table", "drop_table", "rename_table", "swap_table"})
 _WHOLE = "(op <> 'update' OR NOT coalesce(partial, false))"
 Lane = tuple[str, TableId]
@@ -95,7 +92,7 @@ def _has_keys_alone(
 
     A whole row before would have the columns that were changed, too.
     """
-    source = next((source for source in lake.pipeline.sources if source.name == lane.source), None)
+    source = lake.pipeline.by_source.get(lane.source)
     if source is None or "key_is_full" not in formats.load(source.format).ABOUT.options:
         return False
     others = [column.name for column in subject.decided.sent if column.name not in subject.decided.keys]
@@ -173,19 +170,11 @@ def _lines(lake: Tables, condition: str) -> dict[Lane, Line]:
     """The books of each source table, all lines that meet a condition as one."""
     lines: dict[Lane, Line] = {}
     for row in lake.ask(
-        f"""SELECT {duck.LANE_SQL}, columns, lacks, {duck.sums(_COUNTS)}, min(order_low) AS low, max(order_high) AS high
+        f"""SELECT {duck.LANE_SQL}, columns, lacks, {duck.sums(WHOLE_OR_NOT)}, min(order_low) AS low, max(order_high) AS high
         FROM {{books}} WHERE changes > 0 AND {condition} GROUP BY {duck.LANE_SQL}, columns, lacks"""
     ):
-        line = _line(row)
+        line = summed(row)
         total = lines.setdefault((line.source, line.table_id), line)
         if total is not line:
             total.merge(line)
     return lines
-
-
-def _line(row: dict[str, Any]) -> Line:
-    changes, *others = (row[name] or 0 for name in _COUNTS)
-    line = Line(0, row["source"], None, None, row["database"], row["schema"], row["table"])
-    line.columns, line.lacks = (object_in(row[name]) for name in ("columns", "lacks"))
-    line.whole = [row["low"], row["high"]] if changes > sum(others) and row["low"] else []
-    return line
