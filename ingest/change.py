@@ -99,11 +99,13 @@ class ColumnSchema(NamedTuple):
     """What a message's own schema says of one column, and so of the rows that were there before the column.
 
     Such a row has the ``default`` (None: NULL) if that is ``known``: no default of a column that may be NULL is NULL.
+    ``labels`` are those of an enumeration, in their order, where no statement says what becomes of them.
     """
 
     nullable: bool
     default: str | None = None  # canonical text
     known: bool = True
+    labels: tuple[str, ...] = ()
 
 
 class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):

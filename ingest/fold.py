@@ -7,9 +7,10 @@ whatever whole columns do not tell (parts of rows, changed keys, statements) run
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from ingest import types
 from ingest.change import Change, Image, Op, instant
@@ -44,7 +45,7 @@ class SchemaStep(NamedTuple):
     is a retyped column's type according to earlier statements; empty if only the rows' messages have it. If the column
     becomes NOT NULL (``solid``), NULL becomes ``zero``, or stays NULL if that is not known. The values of a
     ``computed`` column are not known, nor zeros of a ``serial`` one (AUTO_INCREMENT). With a ``label`` the first text
-    becomes the second, as when PostgreSQL renames a value of an enum. A step with ``since`` is that of
+    becomes the second, also in a list of texts, as when PostgreSQL renames a value of an enum. A step with ``since`` is that of
     a repeated statement: it changes only rows that repeated older messages have set since then. After a ``new_incarnation``
     that is ``filled`` the table may have rows that no message shows (RENAME TABLE, CREATE AS SELECT).
     """
@@ -100,8 +101,7 @@ class SchemaStep(NamedTuple):
         if self.computed:
             return UNKNOWN
         if self.label is not None:
-            former, new_label = self.label
-            return Conversion(lambda text: new_label if text == former else text)
+            return Conversion(_relabelling(*self.label))
         old, new = self.old or sent or "unknown", self.type
         if types.base(sent) == "timestamp" and types.base(old) in ("date", "datetime"):
             # the messages write such columns as instants, whose days depend on a zone
@@ -121,6 +121,22 @@ class SchemaStep(NamedTuple):
         if text is None:
             return self.zero
         return self.conversion(sent).of(text)
+
+
+def _relabelling(old: str, new: str) -> Callable[[str], str]:
+    """The change of a label of an enumeration, also in an array of labels, which is a JSON list of texts."""
+
+    def items(value: Any) -> Any:
+        return [items(each) for each in value] if isinstance(value, list) else new if value == old else value
+
+    def relabelled(text: str) -> str:
+        if text == old:
+            return new
+        if text[:1] != "[":
+            return text
+        return json.dumps(items(json.loads(text)), ensure_ascii=False, separators=(",", ":"))
+
+    return relabelled
 
 
 def former(name: str, steps: Iterable[SchemaStep]) -> list[str]:

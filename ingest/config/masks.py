@@ -169,10 +169,20 @@ class _Plan:
                 self._schemas.clear()
             defaults: Image = {name: column.default for name, column in schema.items()}
             self.images([defaults])
-            masked = {name: column._replace(default=defaults[name]) for name, column in schema.items()}
+            masked = {
+                name: column._replace(default=defaults[name], labels=self._labels(name, column.labels))
+                for name, column in schema.items()
+            }
             # the schema is kept: as long as it lives, no other has its identity
             kept = self._schemas[id(schema)] = schema, masked
         return kept[1]
+
+    def _labels(self, name: str, labels: tuple[str, ...]) -> tuple[str, ...]:
+        """An enumeration's labels masked as values are; none if the mask gives several one text."""
+        images: list[Image] = [{name: label} for label in labels]
+        self.images(images)
+        masked = tuple(str(image[name]) for image in images)
+        return masked if len(set(masked)) == len(labels) else ()
 
     def images(self, images: Sequence[Image]) -> None:
         """Mask the values of row images."""

@@ -104,7 +104,8 @@ class Effect:
     ``inherit`` and ``disinherit`` are of a table that depends on ``to``: its foreign key (``note`` says CASCADE if it
     deletes rows), or the table of which it is a child or (``note`` ``partition-of``) a partition.  Those of types name
     a type in the place of a table (`OF_TYPES`): ``rename_label`` has the old label as ``column``, and
-    ``relabel_column``, which `ingest.lake.reach` makes of it, as ``default``.  ``rename_schema`` names a schema or a
+    ``relabel_column``, which `ingest.lake.reach` and `ingest.lake.announced` make of it, as ``default``, without ``to`` where
+    nothing says what became of it.  ``rename_schema`` names a schema or a
     database alone.
     """
 

@@ -1,7 +1,8 @@
 """Types, domains and schemas of PostgreSQL: what statements on them do to the tables that use them.
 
 Which tables these are, `ingest.lake.reach` knows. A type's identity is written as a table's is. A type, domain or schema
-that is made here does nothing to rows; it is described for the statements that use it.
+that is made here does nothing to rows; it is described for the statements that use it. An enumeration's labels may also be
+listed by the messages of rows (`relabelled`).
 """
 
 from __future__ import annotations
@@ -90,3 +91,32 @@ def rename_schema(cursor: Cursor, scope: Scope, kind: str) -> Sequence[Effect]:
     if kind == "DATABASE":
         return (Effect("rename_schema", TableId(old, None, None), to=TableId(new, None, None)),)
     return (Effect("rename_schema", TableId(database, old, None), to=TableId(database, new, None)),)
+
+
+def relabelled(old: Sequence[str], new: Sequence[str]) -> dict[str, str | None]:
+    """What became of an enumeration's labels of which a later list lacks some or has them elsewhere; None if it does not tell.
+
+    PostgreSQL adds a label at any place, gives one another name at its place, and drops none (documentation, ALTER TYPE). So
+    where as many new labels stand between two that stay as are gone there, these are their names now. Any other list may be
+    that of another type.
+    """
+    kept = [label for label in old if label in new]
+    stay = [label for label in new if label in old]
+    if kept != stay:
+        moved = {label for label, other in zip(kept, stay, strict=True) if label != other}
+        return {label: None for label in old if label in moved or label not in new}
+    became: dict[str, str | None] = {}
+    for gone, came in zip(_between(old, kept), _between(new, kept), strict=True):
+        became |= zip(gone, came, strict=True) if len(gone) == len(came) else dict.fromkeys(gone)
+    return became
+
+
+def _between(labels: Sequence[str], kept: Sequence[str]) -> list[list[str]]:
+    """The labels before, between and after those that stay."""
+    runs: list[list[str]] = [[]]
+    for label in labels:
+        if label in kept:
+            runs.append([])
+        else:
+            runs[-1].append(label)
+    return runs

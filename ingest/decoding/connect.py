@@ -11,6 +11,7 @@ keeps its own text: later stages set such a cell aside with its text, never the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -100,7 +101,8 @@ MAX_BITS = 512  # bytes of a bit string that become a number
 
 class ConnectPlan(NamedTuple):
     """For each column that a schema or the pipeline file knows, how its values are read, its type, and what the schema
-    says of it besides; for the schema's own columns those whose Avro value is not its text yet.
+    says of it besides, with (``labelled``) and without the labels of enumerations; for the schema's own columns those whose
+    Avro value is not its text yet.
     """
 
     json: Mapping[str, Text]
@@ -109,6 +111,7 @@ class ConnectPlan(NamedTuple):
     schema: Mapping[str, ColumnSchema] = {}
     columns: frozenset[str] = frozenset()
     no_texts: tuple[tuple[str, Text], ...] = ()
+    labelled: Mapping[str, ColumnSchema] = {}
 
 
 def plan(
@@ -157,6 +160,9 @@ def _plan(
         if field.optional is not None:
             is_plain = field.default is not None and field.default.plain
             described[field.name] = column_schema(field, reader.plain if is_plain else reader.json)
+    labels = {
+        field.name: listed for field in members if field.name in described and (listed := labels_of(field))
+    }
     for name, logical in known.items():
         readers[name] = declared_column(logical, reading)
     return ConnectPlan(
@@ -170,6 +176,7 @@ def _plan(
             for field in members
             if field.type != "string" or readers[field.name].plain is not plain_text
         ),
+        described | {name: described[name]._replace(labels=listed) for name, listed in labels.items()},
     )
 
 
@@ -190,6 +197,17 @@ def _is_placeholder(text: str) -> bool:
     if text.startswith("1970-01-01"):
         return not text[10:].strip("T 0:.Z+-")
     return text == "00000000-0000-0000-0000-000000000000"
+
+
+def labels_of(field: Field) -> tuple[str, ...]:
+    """The labels of an enumeration, or of an array of its labels, in their order; none of any other field."""
+    item = _innermost(field)
+    allowed = item.parameters.get("allowed", "") if item.semantic == _DATA + "Enum" else ""
+    return tuple(map(_label, _BETWEEN_LABELS.split(allowed))) if allowed else ()
+
+
+_BETWEEN_LABELS = re.compile(r"(?<!\\),")
+"""A comma that is none of a label's own (`_label`)."""
 
 
 def _unsigned(field: Field) -> str | None:

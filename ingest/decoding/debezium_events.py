@@ -295,6 +295,17 @@ _TYPE_NAMES = {"postgresql": types.postgres, "oracle": types.oracle, "sqlserver"
 _DIALECTS = {"postgresql": "postgres", "oracle": "oracle", "sqlserver": "sqlserver", "db2": "db2"}
 
 
+def renames_labels(source: Image) -> bool:
+    """True of rows from a database that may give an enumeration's label another name without changing a row: PostgreSQL.
+
+    Its connector sends no statements. MySQL and MariaDB convert the rows by a statement, which is sent; a row that says
+    neither its connector nor a log file may be of either, and a label that MySQL replaces no row has any more
+    (Reference Manual, "The ENUM Type": in strict mode; else it has become '').
+    """
+    connector = source.get("connector")
+    return connector.lower() == "postgresql" if connector else not source.get("file")
+
+
 # --- schema changes, transactions, heartbeats -----------------------------------------------------
 
 

@@ -127,7 +127,7 @@ def _leaves_out(effect: Effect, table: TableId) -> bool:
         return effect.to == table
     if effect.action == "truncate_partition":  # no load removes the rows of one that is emptied
         return effect.table == table and effect.other_table is not None
-    values = ("add_column", "modify_column")
+    values = ("add_column", "modify_column", "relabel_column")
     return effect.action in values and effect.note != UNREAD and leaves_open(effect, table)
 
 
@@ -269,6 +269,10 @@ _WORDS: dict[tuple[str, str], str] = {
     ),
     ("relabel_column", ""): (
         "gives rows with {effect.default!r} in column {effect.column} the value {effect.to!r}"
+    ),
+    ("relabel_column", _OPEN): (
+        "keeps {effect.default!r} in column {effect.column}, which is no label of its type any more: only the source knows what "
+        "these rows have; load them again"
     ),
     ("unread", ""): "nothing: what it does to {effect.table} is not known: {why}",
     ("add_foreign_key", ""): (

@@ -143,7 +143,7 @@ class _Walk:
         match effect.action:
             case "truncate" if empties(effect):
                 yield SchemaStep(order, "new_incarnation")
-            case "relabel_column":
+            case "relabel_column" if not leaves_open(effect, self.table):
                 label = (str(effect.default), to)
                 yield SchemaStep(order, "retype_column", name, label=label)
             case "modify_column" if leaves_open(effect, self.table):

@@ -1,26 +1,37 @@
-"""Columns that rows announce: some rows of a table have a column, those before them lack it, and no statement has added it.
+"""What rows announce of which no statement tells: columns, and labels of enumerations.
+
+Some rows of a table have a column, those before them lack it, and no statement has added it.
 
 PostgreSQL sends no statements, and Debezium of MySQL none without its schema-change topic. A message's own schema counts as
 the statement then (Kafka Connect: ``optional`` and ``default``): the rows before the column have its default, or NULL if it
 may be NULL and has none. Without such a schema, or if a column must not be NULL and has no default, no message says what
 these rows have. Only the first row with a column counts: a default that changes later fills nothing, and a column that rows
 have from the first one on was never added.
+
+The same schema lists the labels of an enumeration (Debezium: `io.debezium.data.Enum`, ``allowed``). PostgreSQL renames a label
+without changing a row: where a later list has another label in its place, the rows before it have that one now
+(`ingest.ddl.pg_types.relabelled`). A place in history, not arrival, says which list is later, so a late message renames
+nothing back; where arrival alone orders rows, a list that has come before is taken for late.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
+from itertools import pairwise
+from operator import attrgetter
 
 from ingest.change import LaneId, TableId
-from ingest.ddl.effect_model import UNANNOUNCED, UNREAD, Effect
+from ingest.ddl.effect_model import UNANNOUNCED, UNREAD, Effect, kind_of
+from ingest.ddl.pg_types import relabelled
 from ingest.lake import duck, lanes
-from ingest.lake.books import WHOLE_OR_NOT, Announcement, Line, summed
+from ingest.lake.books import WHOLE_OR_NOT, Announcement, LabelList, Line, summed, united_lists
 from ingest.lake.logged_statements import Decided, Statement, by_lane
 from ingest.lake.tables import Tables
+from ingest.order import behind, is_weak
 
 
 @dataclass(slots=True)
@@ -49,6 +60,61 @@ class _SentColumn:
             self.having, self.batch, self.type = first, line.batch, line.columns[name]
 
 
+@dataclass(frozen=True, slots=True)
+class _SentLabels:
+    """The lists of an enumeration's labels in the schemas of a lane's rows, each with the batch of these rows."""
+
+    column: str
+    sent: Sequence[tuple[LabelList, int]]
+
+    def renamings(self) -> Iterator[_Relabelling]:
+        """What became of labels, from each list to the next one."""
+        lists = united_lists(*(each for each, _ in self.sent))
+        is_of_arrival = any(is_weak(each.high) for each in lists)
+        ordered = sorted(lists, key=attrgetter("low" if is_of_arrival else "high"))
+        for number, (old, new) in enumerate(pairwise(ordered), 1):
+            if became := relabelled(old.labels, new.labels):
+                # rows of the old list, and older rows that came with a newer one
+                last = max(old.high, *(_last_stray(label, ordered[number:]) for label in became))
+                yield _Relabelling(self.column, old.labels, new.labels, became, *self._begins(new, last))
+
+    def _begins(self, new: LabelList, last: str) -> tuple[str, int]:
+        """Where a list of labels begins to hold, after the last row to which it does not apply, and the batch that shows it."""
+        alike = [(each, batch) for each, batch in self.sent if each.labels == new.labels]
+        around = [batch for each, batch in alike if each.low <= last <= each.high]
+        later = [(each.low, batch) for each, batch in alike if each.low > last]
+        if later and not around:
+            return min(later)
+        of_last = [batch for each, batch in self.sent if last in (each.high, *each.strays.values())]
+        return behind(last), max(min(of_last), min(around, default=0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Relabelling:
+    """What became of labels where a new list begins: the new label, or None if the lists do not tell."""
+
+    column: str
+    old: Sequence[str]
+    new: Sequence[str]
+    became: Mapping[str, str | None]
+    place: str
+    batch: int
+
+    @property
+    def text(self) -> str:
+        """In words, as there is no statement."""
+        renamed = [f"{label!r} is {new!r} now" for label, new in self.became.items() if new is not None]
+        lost = [repr(label) for label, new in self.became.items() if new is None]
+        what = [*renamed, *([f"nothing says what {', '.join(lost)} became"] if lost else [])]
+        return f"rows came with other labels of column {self.column}, by no statement: {'; '.join(what)}"
+
+
+def _last_stray(label: str, lists: Sequence[LabelList]) -> str:
+    """The place of the last row with a label that its list lacks, up to a list that has it again."""
+    again = next((number for number, each in enumerate(lists) if label in each.labels), len(lists))
+    return max((each.strays.get(label, "") for each in lists[:again]), default="")
+
+
 @dataclass(slots=True)
 class _SentRows:
     """The lines of one lane."""
@@ -66,9 +132,20 @@ class _SentRows:
             if column.lacking and column.having:
                 yield name, column
 
+    def enumerations(self) -> Iterator[_SentLabels]:
+        """The columns whose schemas list labels."""
+        names = dict.fromkeys(
+            name for line in self.lines for name, says in line.announced.items() if says.lists
+        )
+        for name in names:
+            lines = [line for line in self.lines if name in line.announced]
+            yield _SentLabels(
+                name, [(each, line.batch) for line in lines for each in line.announced[name].lists]
+            )
+
 
 def announced(lake: Tables, statements: Sequence[Statement], said: Decided, last: int) -> list[Statement]:
-    """The statements, in order, with one more for each column that rows announce.
+    """The statements, in order, with one more for each column that rows announce, and for each other list of labels.
 
     Args:
         lake: the lake.
@@ -89,6 +166,9 @@ def announced(lake: Tables, statements: Sequence[Statement], said: Decided, last
             if column.says is None and _is_null_there(column, leaves_out_nulls(lane[0])):
                 continue
             unannounced.append(_statement(lane, name, column, said))
+        renamings = [each for column in rows.enumerations() for each in column.renamings()]
+        if renamings and lane not in about:  # statements that are sent say what becomes of labels
+            unannounced += [_relabelling(lane, each, said) for each in renamings]
     if not unannounced:
         return list(statements)
     return sorted([*statements, *unannounced], key=lambda statement: (statement.order, statement.batch))
@@ -152,6 +232,28 @@ def _statement(lane: LaneId, name: str, column: _SentColumn, said: Decided) -> S
     )
 
 
+def _relabelling(lane: LaneId, change: _Relabelling, said: Decided) -> Statement:
+    source, table = lane
+    effects = tuple(
+        Effect("relabel_column", table, change.column, to=new, default=label)
+        for label, new in change.became.items()
+    )
+    mark = json.dumps([source, *table, change.column, change.old, change.new])
+    number = hashlib.sha256(mark.encode()).hexdigest()[:8]
+    return Statement(
+        number,
+        source,
+        table,
+        change.batch,
+        change.place,
+        change.text,
+        kind_of(effects),
+        effects,
+        said.get((number, change.batch), ""),
+        is_announced=True,
+    )
+
+
 # --- what statements say ----------------------------------------------------------------------------
 
 
@@ -187,14 +289,14 @@ def _brings(effect: Effect, table: TableId, name: str, *, later: bool) -> bool:
 def _sent(lake: Tables, last: int) -> dict[LaneId, _SentRows]:
     """The books' lines up to a batch, by lane, those with the same columns as one.
 
-    Lanes whose rows all have the same columns are left out: no row lacks a column of another one.
+    Lanes whose rows all have the same columns, none of them an enumeration, are left out: no row lacks a column of another one.
     """
     sent: dict[LaneId, _SentRows] = {}
     for row in lake.ask(
         f"""SELECT {duck.LANE_SQL}, keys, columns, lacks, announced, {duck.sums(WHOLE_OR_NOT)}, min(order_low) AS low,
         max(order_high) AS high, arg_min(batch, order_low) AS batch FROM {{books}} WHERE changes > 0 AND batch <= {last}
         GROUP BY {duck.LANE_SQL}, keys, columns, lacks, announced
-        QUALIFY count(*) OVER (PARTITION BY {duck.LANE_SQL}) > 1 OR lacks <> '{{}}'"""
+        QUALIFY count(*) OVER (PARTITION BY {duck.LANE_SQL}) > 1 OR lacks <> '{{}}' OR announced LIKE '%"labels"%'"""
     ):
         line = summed(row)
         rows = sent.setdefault((line.source, line.table_id), _SentRows())

@@ -32,9 +32,31 @@ EXCLUDED_SQL = "(routed_out > 0 OR coalesce(left_out, 0) > 0)"
 
 
 @dataclass(frozen=True, slots=True)
+class LabelList:
+    """An enumeration's labels in their order, and the first and the last place of a row whose schema lists them so.
+
+    ``strays`` are labels of such rows that the list lacks, each with its last place: a connector reads the list of today, and may
+    send an older row with it.
+    """
+
+    labels: tuple[str, ...]
+    low: str
+    high: str
+    strays: Mapping[str, str] = field(default_factory=dict)
+
+    def united(self, other: LabelList) -> LabelList:
+        """Of the rows of both, which have the same labels."""
+        strays = {
+            label: max(self.strays.get(label, ""), other.strays.get(label, ""))
+            for label in {**self.strays, **other.strays}
+        }
+        return LabelList(self.labels, min(self.low, other.low), max(self.high, other.high), strays)
+
+
+@dataclass(frozen=True, slots=True)
 class Announcement:
     """What the schemas of a table's rows say of a column: of the rows before it by the first one, at the place ``low``, and
-    whether it may be NULL by the last one, at the place ``high``.
+    whether it may be NULL by the last one, at the place ``high``; of an enumeration also its lists of labels.
     """
 
     low: str
@@ -42,11 +64,23 @@ class Announcement:
     nullable: bool
     known: bool
     default: str | None = None
+    lists: tuple[LabelList, ...] = ()
 
     def united(self, other: Announcement) -> Announcement:
         """Of the rows of both."""
         first, last = min(self, other, key=attrgetter("low")), max(self, other, key=attrgetter("high"))
-        return replace(first, high=last.high, nullable=last.nullable)
+        return replace(
+            first, high=last.high, nullable=last.nullable, lists=united_lists(*self.lists, *other.lists)
+        )
+
+
+def united_lists(*lists: LabelList) -> tuple[LabelList, ...]:
+    """Each list of labels once."""
+    by_labels: dict[tuple[str, ...], LabelList] = {}
+    for each in lists:
+        known = by_labels.get(each.labels)
+        by_labels[each.labels] = each if known is None else known.united(each)
+    return tuple(by_labels.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +215,14 @@ class Line:
 
 def announcements(by_column: Mapping[str, Any] | None) -> dict[str, Announcement]:
     """`Line.announced` from its JSON."""
-    return {name: Announcement(**each) for name, each in (by_column or {}).items()}
+    return {
+        name: Announcement(**{**each, "lists": tuple(map(_label_list, each.get("lists", ())))})
+        for name, each in (by_column or {}).items()
+    }
+
+
+def _label_list(members: Mapping[str, Any]) -> LabelList:
+    return LabelList(**{**members, "labels": tuple(members["labels"])})
 
 
 def load_marks(rows: Iterable[Mapping[str, Any]] | None) -> list[LoadMark]:

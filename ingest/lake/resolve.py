@@ -252,6 +252,8 @@ def leaves_open(effect: Effect, table: TableId) -> bool:
         return effect.note in _UNKNOWN_DEFAULTS
     if effect.action == "modify_column":  # made again of another column's new values
         return effect.type is None and effect.note == "generated"
+    if effect.action == "relabel_column":
+        return effect.to is None
     return effect.action == "swap_table" and effect.note == UNSEEN
 
 
@@ -648,4 +650,4 @@ def _emptied(effect: Effect) -> Effect:
 
 def leaves_values(effect: Effect, table: TableId) -> bool:
     """True if a statement gave a column of a table's rows values that no message contains."""
-    return effect.action in ("add_column", "modify_column") and leaves_open(effect, table)
+    return effect.action in ("add_column", "modify_column", "relabel_column") and leaves_open(effect, table)

@@ -222,7 +222,7 @@ BOOKS = TableSchema(
     erased BIGINT COMMENT 'changes left out, because their rows were erased',
     lacks STRING COMMENT 'JSON: columns that some whole rows lack, to the lowest and highest place of the whole rows without and with each',
     turned_back BIGINT COMMENT 'changes newer by the source''s clock than all before them in their partition, at lower positions',
-    announced STRING COMMENT 'JSON: columns of which the messages'' own schemas say whether they may be NULL, to the first and the last place of such a row, that, and what older rows have, if it is known',
+    announced STRING COMMENT 'JSON: columns of which the messages'' own schemas say whether they may be NULL, to the first and the last place of such a row, that, what older rows have, if it is known, and the labels of an enumeration',
     load_marks STRING COMMENT 'JSON: marks before and after full loads, each with its offset, the source''s clock in microseconds, and whether it ends the load',
     left_out BIGINT COMMENT 'changes of a table that a rule excludes, in messages that are counted for another table or as a statement'""",
     joins=True,

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 
+import msgspec
+
 from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.ddl import UNREAD, Effect
@@ -158,32 +160,57 @@ def _standing(lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: LeftUn
     if high and not is_weak(high) and not order_of(statement.order).sequence:
         older = f"batch < {statement.batch}"  # its message has no place among the rows
     rows = f"{{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {subject.applied}"
+    lost = _lost_labels(gap)
+    label = duck.member("after", gap.column or "")
+    sent = f"op <> 'delete' AND {duck.has_member('after', gap.column or '')}"
     [found] = lake.ask(
         f"""WITH emptied AS (SELECT greatest(coalesce(max(order_key), ''), {duck.text(emptied)}) AS place FROM {rows} AND op = 'truncate'),
-        rows AS (SELECT {key} AS k, {left} AS was, op, order_key, {older} AS older, op <> 'delete' AND {has} AS sets
-            FROM {rows} AND op <> 'truncate'),
-        events AS (SELECT k, op = 'delete' AS ends, order_key, older, sets FROM rows
-            UNION ALL SELECT was, true, order_key, older, false FROM rows WHERE op = 'update' AND was <> k),
+        rows AS (SELECT {key} AS k, {left} AS was, op, order_key, {older} AS older, op <> 'delete' AND {has} AS sets,
+            CASE WHEN {sent} THEN coalesce({label}, '') END AS label FROM {rows} AND op <> 'truncate'),
+        events AS (SELECT k, op = 'delete' AS ends, order_key, older, sets, label FROM rows
+            UNION ALL SELECT was, true, order_key, older, false, NULL FROM rows WHERE op = 'update' AND was <> k),
         keys AS (SELECT k, arg_max(ends, order_key) AS gone, max(order_key) AS last, bool_or(older) AS stood,
-            bool_or(sets AND NOT older) AS came_again FROM events GROUP BY k)
-        SELECT count(*) AS n FROM keys, emptied WHERE stood AND NOT came_again AND NOT gone AND last > place"""
+            bool_or(sets AND NOT older) AS came_again, arg_max(label, order_key) AS label FROM events GROUP BY k)
+        SELECT count(*) AS n FROM keys, emptied WHERE stood AND NOT came_again AND NOT gone AND last > place
+        AND {_is_label("label", lost) if lost else "true"}"""
     )
-    nulls = _nulls(lake, subject, gap)
-    return int(found["n"] if nulls is None else min(found["n"], nulls))
+    shown = _shown(lake, subject, gap)
+    return int(found["n"] if shown is None else min(found["n"], shown))
 
 
-def _nulls(lake: Lake, subject: CheckedMirror, gap: LeftUnknown) -> int | None:
-    """The mirror's rows without a value in the column, which bounds those that lack one; None where that says nothing."""
+def _shown(lake: Lake, subject: CheckedMirror, gap: LeftUnknown) -> int | None:
+    """The mirror's rows whose cells may be unknown: without a value in a new column, or with a label that is none any more.
+
+    They bound the rows that a statement left unknown; None where cells say nothing of that.
+    """
     column = next((column.column for column in subject.decided.columns if column.name == gap.column), None)
-    added = any(
-        effect.action == "add_column" and effect.column == gap.column for effect in gap.statement.effects
-    )
-    if column is None or not added:
+    of_column = [effect for effect in gap.statement.effects if effect.column == gap.column]
+    if column is None or not of_column:
         return None
-    [row] = lake.ask_mirror(
-        subject.path, f"SELECT count(*) AS n FROM {{mirror}} WHERE {duck.name(column)} IS NULL"
-    )
-    return int(row["n"])
+    cell, lost = duck.name(column), _lost_labels(gap)
+    if lost:
+        where = _is_label(cell, lost)
+    elif any(effect.action == "add_column" for effect in of_column):
+        where = f"{cell} IS NULL"
+    else:
+        return None
+    return int(lake.ask_mirror(subject.path, f"SELECT count(*) AS n FROM {{mirror}} WHERE {where}")[0]["n"])
+
+
+def _is_label(cell: str, labels: Sequence[str]) -> str:
+    """SQL: true where a text is one of some labels, or an array that has one."""
+    items = (f"contains({cell}, {duck.text(msgspec.json.encode(label).decode())})" for label in labels)
+    listed = ", ".join(map(duck.text, labels))
+    return f"({cell} IN ({listed}) OR ({cell} LIKE '[%' AND ({' OR '.join(items)})))"
+
+
+def _lost_labels(gap: LeftUnknown) -> list[str]:
+    """The labels of which nothing says what they became."""
+    return [
+        str(effect.default)
+        for effect in gap.statement.effects
+        if effect.action == "relabel_column" and effect.column == gap.column and effect.to is None
+    ]
 
 
 def _of_required(
@@ -235,14 +262,19 @@ def _sentence(lake: Lake, lane: CheckedLane, gap: LeftUnknown, rows: int) -> str
     what = f"no message says what {text[:120]!r} gave {counted(rows, 'row')} of {lane.table}"
     if gap.column is None:
         what = f"what {text[:120]!r} did to {counted(rows, 'row')} of {lane.table} is not known"
-    if statement.is_announced:
+    if lost := _lost_labels(gap):
+        what = (
+            f"{counted(rows, 'row')} of {lane.table} still {'has' if rows == 1 else 'have'} {' or '.join(map(repr, lost))} in "
+            f"{gap.column}, whose type has other labels by now or has them in another order; what became of these is not known"
+        )
+    elif statement.is_announced:
         what = (
             f"rows of {lane.table} came with the new column {gap.column} and without the statement that added it, so what "
             f"{counted(rows, 'older row has', 'older rows have')} there is not known"
         )
     accept = command("ddl", "approve", file, statement.id)
     ways = f"{loaded_again(lake.pipeline, lane)}, or `{accept}` accepts them as they are"
-    if statement.is_announced and lanes.leaves_out_nulls(lake, lane.source) is None:
+    if statement.is_announced and not lost and lanes.leaves_out_nulls(lake, lane.source) is None:
         ways += f"; if source {lane.source} leaves out NULLs, write `left_out: null` under its options"
     return f"{what}: {ways}"
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from itertools import chain, compress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain, compress, islice
 from operator import gt
 
 from ingest import types
 from ingest.change import CONTROL_OPS, LOAD_BEGUN, LOAD_ENDED, Change, ChangeColumns, ColumnSchema, Op
 from ingest.fold import may_change_key
-from ingest.lake.books import Announcement, Line, LoadMark, PlaceSpan
+from ingest.lake.books import Announcement, LabelList, Line, LoadMark, PlaceSpan
 
 _COUNTED = {op: f"{op}s" for op in (Op.READ, Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE)}
 _DDL = Op.DDL  # looked up in the enum it costs 0.1 us each time
@@ -218,19 +218,36 @@ def _count_lacking(line: Line, rows: Sequence[Change], orders: Sequence[str]) ->
 
 def _count_announced(line: Line, rows: Sequence[Change], orders: Sequence[str]) -> None:
     """What the schemas of the rows say of their columns."""
-    places: dict[int, list[str]] = {}
-    schemas: dict[int, Mapping[str, ColumnSchema]] = {}
+    placed: dict[int, list[tuple[str, Change]]] = {}
     for row, order in zip(rows, orders, strict=True):
         if row.schema:
-            places.setdefault(id(row.schema), []).append(order)
-            schemas[id(row.schema)] = row.schema
-    for number, schema in schemas.items():
-        low, high = min(places[number]), max(places[number])
-        for name, column in schema.items():
+            placed.setdefault(id(row.schema), []).append((order, row))
+    for alike in placed.values():
+        places = [order for order, _ in alike]
+        low, high = min(places), max(places)
+        for name, column in alike[0][1].schema.items():
             if name in line.columns:
-                announced = Announcement(low, high, column.nullable, column.known, column.default)
+                lists = tuple(_labels(name, column, alike, low, high))
+                announced = Announcement(low, high, column.nullable, column.known, column.default, lists)
                 before = line.announced.get(name)
                 line.announced[name] = announced if before is None else before.united(announced)
+
+
+def _labels(
+    name: str, column: ColumnSchema, rows: Sequence[tuple[str, Change]], low: str, high: str
+) -> Iterator[LabelList]:
+    """The labels of an enumeration, with those of the rows that its list lacks."""
+    if not column.labels:
+        return
+    listed, strays = frozenset(column.labels), dict[str, str]()
+    for order, row in rows:
+        label = row.new_cells.get(name)
+        if label is not None and label not in listed and label[:1] != "[":  # an array of labels
+            strays[label] = max(order, strays.get(label, ""))
+    yield LabelList(column.labels, low, high, dict(islice(strays.items(), MAX_STRAYS)))
+
+
+MAX_STRAYS = 64  # a list that lacks more labels of one batch is none
 
 
 def _span(orders: Sequence[str]) -> PlaceSpan:

@@ -9,7 +9,7 @@ import pytest
 
 from ingest import types
 from ingest.change import Change, Op, TableId
-from ingest.ddl import ACTIONS, UNREAD, Ddl, Effect, effects, kind_of, of_change
+from ingest.ddl import ACTIONS, UNREAD, Ddl, Effect, effects, kind_of, of_change, pg_types
 from tests.ddl.cases import MESSAGE, Case, cases, lines
 
 CASES = list(cases())
@@ -210,3 +210,24 @@ def test_a_decimal_has_the_digits_of_its_statement(
     change = Change(op=Op.DDL, table=TableId("d", None, "t"), ddl=statement, structure=structure)
     [effect] = of_change(change).effects
     assert expected == (effect.columns[0].type if effect.columns else effect.type)
+
+
+RELABELLED = [
+    (("a", "b"), ("a", "b"), {}),
+    (("a", "b"), ("x", "a", "y", "b", "z"), {}),
+    (("a", "b"), ("x", "b"), {"a": "x"}),
+    (("a", "b"), ("a", "x", "new"), {"b": None}),  # which of the two it is does not show
+    (("a", "b", "c"), ("new", "a", "x", "c"), {"b": "x"}),
+    (("a", "b", "c"), ("x", "y", "z"), {"a": "x", "b": "y", "c": "z"}),
+    (("a", "b", "c"), ("a", "c"), {"b": None}),
+    (("a", "b", "c"), ("c", "b", "a"), {"a": None, "c": None}),
+    (("a", "b"), ("b", "x"), {"a": None}),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "became"), RELABELLED)
+def test_what_became_of_labels(
+    old: tuple[str, ...], new: tuple[str, ...], became: dict[str, str | None]
+) -> None:
+    """A guess would give rows another label than the source has, in silence."""
+    assert became == pg_types.relabelled(old, new)

@@ -252,3 +252,43 @@ def test_the_names_of_a_key_are_those_of_its_columns(key, shape, cut):
         data, lambda schema: connect.plan(schema, connect.row_fields, {}, connect.meanings, reading)
     )
     assert tuple(image or ()) == connect.json_key_columns(data)
+
+
+def _enumeration(allowed: str) -> dict[str, object]:
+    return {"type": "string", "name": "io.debezium.data.Enum", "parameters": {"allowed": allowed}}
+
+
+LABELS = [
+    ("a,b", ("a", "b")),
+    ("a", ("a",)),
+    ("", ()),
+    (r"a\,b, c", ("a,b", " c")),  # a comma of a label's own
+]
+
+
+@pytest.mark.parametrize(("allowed", "labels"), LABELS)
+def test_labels_of_an_enumeration(allowed, labels):
+    """Only this list says that a label has another name by now."""
+    column = _enumeration(allowed) | {"field": "v", "optional": True}
+    listed = {"type": "array", "items": _enumeration(allowed), "optional": True, "field": "w"}
+    schema = json.dumps({"type": "struct", "fields": [column, listed]}).encode()
+    plan = connect.plan(schema, connect.row_fields, {}, connect.meanings, declared_values.Reading())
+    avro = {
+        "type": "string",
+        "connect.name": "io.debezium.data.Enum",
+        "connect.parameters": {"allowed": allowed},
+    }
+    record = {
+        "type": "record",
+        "name": "R",
+        "fields": [
+            {"name": "v", "type": ["null", avro]},
+            {"name": "w", "type": {"type": "array", "items": avro}},
+        ],
+    }
+    plain = connect.plan(
+        json.dumps(record), connect_avro.row_fields, {}, connect.meanings, declared_values.Reading()
+    )
+    for each in (plan, plain):
+        assert [labels, labels] == [each.labelled[name].labels for name in "vw"]
+        assert [(), ()] == [each.schema[name].labels for name in "vw"]

@@ -26,7 +26,7 @@ ALL = ("bronze", "silver", "gold", "quality")
 GOLD = ALL[:3]
 ID, V = ("id", "int64", False), ("v", "string", True)
 Described = tuple[Any, ...]
-"""A field: its name, Connect's type, whether it is optional, maybe its default and its semantic name."""
+"""A field: its name, Connect's type, whether it is optional, maybe its default and its semantic name, with labels if it has any."""
 
 
 def described(fields: tuple[Described, ...]) -> list[dict[str, Any]]:
@@ -38,9 +38,15 @@ def described(fields: tuple[Described, ...]) -> list[dict[str, Any]]:
         found.append(
             one
             | ({} if default is None else {"default": default})
-            | ({} if semantic is None else {"name": semantic})
+            | ({} if semantic is None else _meant(semantic, kind))
         )
     return found
+
+
+def _meant(semantic: str, kind: str) -> dict[str, Any]:
+    name, _, labels = semantic.partition(":")
+    meant = {"name": name} | ({"parameters": {"allowed": labels}} if labels else {})
+    return {"items": {"type": "string", "optional": True} | meant} if kind == "array" else meant
 
 
 @dataclass(slots=True)
@@ -425,3 +431,181 @@ def test_a_row_that_is_not_sent_whole_announces_a_column(tmp_path: Path, first: 
     assert result is not None
     assert [] == [*result.failed, *result.warnings]
     assert [8, 7, 9][first == "delete" :] == feed.column("more")
+
+
+# --- labels of enumerations ------------------------------------------------------------------------
+
+
+def mood(*labels: str, kind: str = "string") -> Described:
+    """The column ``v`` of an enumeration, or of an array of its labels."""
+    return "v", kind, True, None, f"io.debezium.data.Enum:{','.join(labels)}"
+
+
+OLD, NEW = (ID, mood("sad", "ok")), (ID, mood("unhappy", "ok"))
+
+
+def said(feed: Feed) -> list[str]:
+    """What the last run complains of."""
+    assert feed.result is not None
+    return [*feed.result.failures, *feed.result.warnings]
+
+
+@pytest.mark.parametrize("shape", ["debezium", "flat"])
+@pytest.mark.parametrize("rule", [TableRule("*", keys=("id",)), TableRule("*", no_key="full_row")])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_label_in_the_place_of_another_is_its_new_name(
+    tmp_path: Path, shape: str, rule: TableRule, batches: int
+) -> None:
+    """PostgreSQL sends nothing of ALTER TYPE ... RENAME VALUE: older rows kept the old label, and nothing said so."""
+    feed = Feed(tmp_path, shape, rule).row(OLD, id=1, v="sad").row(OLD, id=2, v="ok")
+    if batches == 2:
+        feed.run(*ALL)
+    feed.row(NEW, id=3, v="unhappy").run(*ALL)
+    assert ["unhappy", "ok", "unhappy"] == feed.column("v")
+    assert [] == said(feed)
+    [listed] = approval.listed(feed.lake)
+    assert ("applied", ("gives rows with 'sad' in column v the value 'unhappy'",)) == (
+        listed.state,
+        listed.verdict.does,
+    )
+
+
+@pytest.mark.parametrize("more", [("sad", "ok", "new"), ("new", "sad", "ok"), ("sad", "new", "newer", "ok")])
+def test_an_added_label_renames_nothing(tmp_path: Path, more: tuple[str, ...]) -> None:
+    """ADD VALUE, the most frequent change of a type, is no complaint and no statement, wherever it puts the label."""
+    feed = Feed(tmp_path).row(OLD, id=1, v="sad").row(OLD, id=2, v="new").run(*ALL)
+    feed.row((ID, mood(*more)), id=3, v="new").run(*ALL)
+    assert ["sad", "new", "new"] == feed.column("v")
+    assert ([], []) == (said(feed), approval.listed(feed.lake))
+
+
+def test_a_late_message_with_the_older_list(tmp_path: Path) -> None:
+    """It renamed the labels back, or kept the old one itself."""
+    feed = Feed(tmp_path).row(OLD, id=1, v="sad")
+    feed.number += 10
+    feed.row(NEW, id=2, v="unhappy").run()
+    feed.number -= 8
+    feed.row(OLD, id=3, v="sad").run(*ALL)
+    assert ["unhappy", "unhappy", "unhappy"] == feed.column("v")
+    assert [] == said(feed)
+
+
+@pytest.mark.parametrize("arrive", ["as one batch", "as two"])
+def test_where_arrival_alone_orders_rows_an_older_list_is_late(tmp_path: Path, arrive: str) -> None:
+    """Of two partitions one is behind: its last messages with the older list set all rows back."""
+    feed = Feed(tmp_path, "flat").row(OLD, id=1, v="sad").row(NEW, id=2, v="unhappy")
+    lines, feed.lines = feed.lines, []
+    feed.lines = [line.replace('"__deleted":"false",', "") for line in lines]
+    if arrive == "as two":
+        feed.run()
+    feed.row(OLD, id=3, v="sad")
+    feed.lines = [line.replace('"__deleted":"false",', "") for line in feed.lines]
+    feed.run()
+    assert ["unhappy", "unhappy", "unhappy"] == feed.column("v")
+
+
+def test_older_rows_with_the_list_of_today(tmp_path: Path) -> None:
+    """A connector that starts again reads the list as it is by then, and rows from before the statement come with it."""
+    feed = Feed(tmp_path).row(OLD, id=1, v="sad").run()
+    feed.row(NEW, id=2, v="sad").run()
+    feed.row(NEW, id=3, v="sad").row(NEW, id=4, v="unhappy").run(*ALL)
+    assert ["unhappy"] * 4 == feed.column("v")
+    assert [] == said(feed)
+
+
+def test_a_label_that_is_renamed_back(tmp_path: Path) -> None:
+    """The older list at a later place is the newer one."""
+    feed = Feed(tmp_path).row(OLD, id=1, v="sad").row(NEW, id=2, v="unhappy").run()
+    feed.row(OLD, id=3, v="ok").run(*ALL)
+    assert ["sad", "sad", "ok"] == feed.column("v")
+    assert [] == said(feed)
+
+
+def test_labels_that_are_renamed_one_after_the_other(tmp_path: Path) -> None:
+    """The old name of one is that of another by now: only the rows from before have the first."""
+    feed = Feed(tmp_path).row(OLD, id=1, v="sad").row(OLD, id=2, v="ok").run()
+    feed.row(NEW, id=3, v="unhappy").row((ID, mood("unhappy", "sad")), id=4, v="sad").run(*ALL)
+    assert ["unhappy", "sad", "unhappy", "sad"] == feed.column("v")
+    assert [] == said(feed)
+
+
+def test_a_renamed_label_in_arrays(tmp_path: Path) -> None:
+    """An array of labels has the new one in place of each old one."""
+    old, new = mood("sad", "ok", kind="array"), mood('"low"', "ok", kind="array")
+    feed = Feed(tmp_path).row((ID, old), id=1, v=["sad", "ok", "sad"]).row((ID, old), id=2, v=[]).run()
+    feed.row((ID, new), id=3, v=["ok"]).run(*ALL)
+    assert [[*'"low"'.split(), "ok", '"low"'], [], ["ok"]] == [json.loads(cell) for cell in feed.column("v")]
+    assert [] == said(feed)
+
+
+@pytest.mark.parametrize(
+    ("now", "rows"),
+    [(("ok",), 1), (("ok", "sad"), 2), (("low", "lower", "ok"), 1), (("ok", "sad", "new"), 2), (("sad",), 1)],
+)
+def test_labels_that_are_gone_or_elsewhere(tmp_path: Path, now: tuple[str, ...], rows: int) -> None:
+    """The type was dropped and made again: what rows have whose label is gone, only the source knows; a guess would be silent."""
+    feed = Feed(tmp_path).row(OLD, id=1, v="sad").row(OLD, id=2, v="ok").row(OLD, id=3, v=None).run(*ALL)
+    feed.row((ID, mood(*now)), id=4, v=now[0]).run(*ALL)
+    assert (["sad", "ok", None, now[0]], [("v", rows)]) == (feed.column("v"), feed.unknown())
+    assert "only the source knows" in str(approval.listed(feed.lake)[0].verdict.does)
+    feed.row((ID, mood(*now)), id=1, v=now[0]).row((ID, mood(*now)), id=2, v=now[0]).run(*ALL)
+    assert [] == feed.unknown()
+
+
+def test_a_lost_label_that_no_row_has(tmp_path: Path) -> None:
+    """Who makes a type again without a label that was never used has a right mirror."""
+    feed = Feed(tmp_path).row(OLD, id=1, v="ok").run(*ALL)
+    feed.row((ID, mood("ok")), id=2, v="ok").run(*ALL)
+    assert [] == said(feed)
+
+
+def test_a_decision_accepts_lost_labels(tmp_path: Path) -> None:
+    """The command that the sentence gives ends the complaint."""
+    feed = Feed(tmp_path).row(OLD, id=1, v="sad").row((ID, mood("ok")), id=2, v="ok").run(*ALL)
+    [waits] = approval.listed(feed.lake)
+    assert (["partly"], True) == (
+        [waits.state],
+        f"ddl approve {feed.pipeline.file} {waits.statement.id}" in said(feed)[0],
+    )
+    approval.approve_or_dismiss(feed.lake, waits.statement.id, "approve", "compared")
+    assert [] == feed.row((ID, mood("ok")), id=3, v="ok").run(*ALL).unknown()
+
+
+def test_labels_of_mysql_are_its_statements(tmp_path: Path) -> None:
+    """MySQL converts the rows by a statement, which is sent by itself: a list in another order is nothing more."""
+    feed = Feed(tmp_path)
+    for fields, number, label in ((OLD, 1, "sad"), (NEW, 2, "unhappy"), ((ID, mood("ok")), 3, "ok")):
+        feed.row(fields, id=number, v=label)
+    feed.lines = [
+        line.replace("postgresql", "mysql").replace('"lsn":', '"file":"f.1","pos":') for line in feed.lines
+    ]
+    feed.run(*ALL)
+    assert ([], []) == (said(feed), approval.listed(feed.lake))
+
+
+def test_labels_of_a_table_whose_statements_are_sent(tmp_path: Path) -> None:
+    """Flattened rows may be of MySQL without a word of it: what its statement does to them would count twice."""
+    feed = Feed(tmp_path, "flat").row(OLD, id=1, v="sad").row((ID, mood("ok", "sad")), id=2, v="ok")
+    first, last = (line.replace("postgresql", "").replace("__lsn", "__pos") for line in feed.lines)
+    source = {"connector": "mysql", "db": "db", "table": "t", "file": "f.1", "pos": 102}
+    text = "ALTER TABLE t MODIFY v ENUM('ok', 'sad')"
+    change = {
+        "type": "ALTER",
+        "id": '"db"."s"."t"',
+        "table": {"primaryKeyColumnNames": ["id"], "columns": []},
+    }
+    event = {"source": source, "databaseName": "db", "ddl": text, "tableChanges": [change]}
+    feed.lines = [first, json.dumps(event), last]
+    feed.run(*ALL)
+    assert [text] == [entry.statement.text for entry in approval.listed(feed.lake)]
+
+
+def test_labels_of_a_masked_column(tmp_path: Path) -> None:
+    """The lists would show what the mask hides."""
+    feed = Feed(tmp_path, rule=TableRule("*", keys=("id",), mask={"v": "last4"}))
+    feed.row((ID, mood("secret-sad1", "secret-ok22")), id=1, v="secret-sad1")
+    feed.row((ID, mood("secret-low3", "secret-ok22")), id=2, v="secret-low3").run(*ALL)
+    assert ["low3", "low3"] == [cell[-4:] for cell in feed.column("v")]
+    [books] = {row["announced"] for row in feed.lake.ask("SELECT announced FROM {books}")}
+    assert "secret" not in books + str(approval.listed(feed.lake)) + str(feed.column("v"))
+    assert [] == said(feed)
