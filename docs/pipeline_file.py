@@ -378,10 +378,18 @@ After `RENAME TABLE t TO u` the mirror of shop.u goes on with the table's rows, 
 came under the name of shop.t are [carried over](operations.md#tables-that-get-another-name). If some of them may be lacking
 it **holds**, and says why: approve the statement, and load the table again.
 
-No message names the rows of a partition that is emptied, exchanged or detached: dismiss the statement, and after the next run
-`ingest reconcile FILE TABLE --repair` makes the mirror exact. The rows of one that is attached have to be loaded again, then the
-statement is dismissed. A table of PostgreSQL that has sent no row since its CREATE, and has been no partition, is taken for empty
-when it is attached, and `ingest ddl` says so: if its rows are not published, load them.
+No message names the rows of a partition that is emptied, dropped, exchanged or detached: dismiss the statement, and after the
+next run `ingest reconcile FILE TABLE --repair` makes the mirror exact. The rows of one that is attached have to be loaded again,
+then the statement is dismissed. A table of PostgreSQL that has sent no row since its CREATE, and has been no partition, is taken
+for empty when it is attached, and `ingest ddl` says so: if its rows are not published, load them.
+
+PostgreSQL sends the rows of a partition under the partition's name, or under the table's (`publish_via_partition_root`); the rows
+show which it is:
+
+| rows of the partition come | mirror of the table | mirror of the partition |
+|---|---|---|
+| under its own name | has none of them: no statement on the partition concerns it | goes on through ATTACH and DETACH, and is emptied by TRUNCATE |
+| under the name of the table | **holds** when the partition is attached with rows, detached, dropped or emptied | after DETACH **holds** until its rows are loaded; after ATTACH `noticed`: it gets no more changes |
 
 The states of a statement in `ingest ddl`:
 

@@ -37,6 +37,9 @@ DESCRIBING = frozenset(
 )
 """Effects that change no row and no column: later statements reach further because of them."""
 REACHED = "reached"  # note of a table that is emptied because of another one, without a change that says so
+APART = "apart"  # note of a truncate_partition: the partition's rows come under its own name, which is ``to``
+DETACHED = "detached"  # note of a truncate_partition: the rows that a former partition has came under the name ``to``
+UNSENT = "unsent"  # note of a truncate_partition: the table has sent no row so far
 EXCHANGED = "exchanged"  # note of consecutive renames that exchange names
 UNREAD = "unread"  # note of a column that a structure has after a change that could not be read
 UNANNOUNCED = "unannounced"  # note of a column that rows have brought without a statement or a default

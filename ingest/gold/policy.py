@@ -2,8 +2,9 @@
 
 Rules that apply under every policy:
 
-- A partition that is emptied, detached or attached holds the mirror: no message says which rows are in it. One that has
-  sent no row since its CREATE is taken for empty when it is attached.
+- A partition that is emptied, dropped, detached or attached holds the mirror of the table: no message says which rows are
+  in it. One that has sent no row since its CREATE is taken for empty when it is attached, and one whose rows come under
+  its own name has none in that mirror (`ingest.lake.reach`).
 - A table renamed to a mirror's name holds that mirror: the rows that the table had under its old name are in another
   mirror. If all of them are in silver, they are landed again under the new name (`ingest.gold.carried`), and the statement
   begins a new incarnation. The swap of an online schema tool, and a table known to be empty, are exceptions
@@ -26,6 +27,7 @@ from ingest import types
 from ingest.change import TableId
 from ingest.config import TableRule
 from ingest.ddl import COPIED, EXCHANGED, UNREAD, Effect
+from ingest.ddl.effect_model import APART, DETACHED, UNSENT
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement, touched
 from ingest.lake.mirrors import Mirror, is_full_row
@@ -315,6 +317,11 @@ _WORDS: dict[tuple[str, str], str] = {
     ): "nothing: no message shows which rows of {effect.table} are deleted or inserted",
     ("truncate_partition", EMPTY): (
         "takes {effect.to} for empty, because it has sent no row: if its rows are not published, load them"
+    ),
+    ("truncate_partition", UNSENT): "nothing: no row has come under the name {effect.table}",
+    ("truncate_partition", APART): "nothing: rows of {effect.to} come under its own name",
+    ("truncate_partition", DETACHED): (
+        "nothing: no message shows which of the rows that came under the name {effect.to} are those of {effect.table}"
     ),
     ("comment_column", ""): "nothing to the rows: a comment",
     ("add_primary_key", ""): "gives the key of {effect.table}",

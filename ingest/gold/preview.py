@@ -16,7 +16,6 @@ from ingest.config import Pipeline
 from ingest.errors import HeldError, counted
 from ingest.fold import Placed, fold
 from ingest.gold import carried, failover, foreign_commits
-from ingest.gold import ledger as ledgers
 from ingest.gold.carried import Carried
 from ingest.gold.completed import complete
 from ingest.gold.ledger import Ledger
@@ -27,11 +26,13 @@ from ingest.lake import conditions, faults, lanes, mirrors, pauses, targets
 from ingest.lake.books import Line
 from ingest.lake.delta import NO_TABLE, Snapshot
 from ingest.lake.former_names import Move
-from ingest.lake.logged_statements import Statement, counting
+from ingest.lake.logged_statements import Statement, counting, decided
+from ingest.lake.logged_statements import carried as carried_rows
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.resolve import Came, Sent, resolved
 from ingest.lake.stamps import change_of
 from ingest.lake.tables import Tables
+from ingest.lake.understood import logged, understood
 from ingest.order import order_of
 
 AGAIN = "it is folded again from its first change"
@@ -68,7 +69,10 @@ class Known:
     complete: int = 0
     last: int = 0
     books: Books = field(default_factory=lambda: Books(0, 0))
-    ledger: Ledger = field(default_factory=Ledger)
+    logged: list[Statement] = field(
+        default_factory=list
+    )  # of messages; what they mean depends on what else has come
+    announced: list[Statement] = field(default_factory=list)
     mirrors: dict[str, Mirror] = field(default_factory=dict)
     applied: dict[str, int] = field(default_factory=dict)
     states: Mapping[str, Snapshot] = field(default_factory=dict)
@@ -97,7 +101,9 @@ def know(lake: Tables, filled: AbstractSet[str] = frozenset()) -> Known:
         return known
     known.complete = complete(lake)
     known.books = open_books(lake, known.complete, known.last)
-    known.ledger = ledgers.read(lake, ())
+    known.logged = logged(lake, decided(lake), carried_rows(lake, known.last), known.last)
+    statements = understood(lake, lanes.with_rows(lake))
+    known.announced = [statement for statement in statements if statement.is_announced]
     known.mirrors = mirrors.to_fold(lake)
     known.paused = pauses.paused(lake)
     states = dict[str, Snapshot]()
@@ -142,10 +148,10 @@ def foresee(
     more = [*known.books.lines, *lines]
     last = max((line.batch for line in more), default=known.last)
     books = replace(known.books, last=last, lines=more)
-    logged = [*known.ledger.statements, *counting(statements, {})]
+    of_messages = [*known.logged, *counting(statements, {})]
     came = {(line.source, line.table_id) for line in lines if line.changes}
-    asked = _asked(lake, came) if lake is not None and known.last else ()
-    ledger = _ledger(logged, books, asked)
+    asked = _asked(lake, lines) if lake is not None and known.last else ()
+    ledger = _ledger(of_messages, known.announced, books, asked)
     sent: dict[LaneId, list[Mapping[str, Any]]] = {}
     for row in changes:
         lane = row["source"], TableId.of(row)
@@ -163,24 +169,41 @@ def foresee(
             continue
         last += 1
         books = replace(books, last=last, lines=[*books.lines, *rows.lines(last)])
-        logged = [_landed(statement, move, last) for statement in logged]
-        ledger = _ledger(logged, books, asked)
+        of_messages = [_landed(statement, move, last) for statement in of_messages]
+        ledger = _ledger(of_messages, known.announced, books, asked)
         again = _of_jobs(pipeline, known, books, ledger, sent)
         made |= {path: _carrying(again[path], rows, came) for path in paths}
     return list(made.values())
 
 
-def _ledger(logged: Iterable[Statement], books: Books, asked: tuple[()] | tuple[Sent, Came]) -> Ledger:
+def _ledger(
+    of_messages: Iterable[Statement],
+    announced: Iterable[Statement],
+    books: Books,
+    asked: tuple[()] | tuple[Sent, Came],
+) -> Ledger:
     """The statements as a run would understand them; ``asked`` tells what tables have sent, if a lake knows it."""
-    return Ledger(resolved(sorted(logged, key=lambda statement: statement.order), books.lanes, *asked))
+    statements = resolved(_in_order(of_messages), books.lanes, *asked)
+    return Ledger(_in_order([*statements, *announced]))
 
 
-def _asked(lake: Tables, pending: Collection[LaneId]) -> tuple[Sent, Came]:
+def _in_order(statements: Iterable[Statement]) -> list[Statement]:
+    return sorted(statements, key=lambda statement: statement.order)
+
+
+def _asked(lake: Tables, pending: Iterable[Line]) -> tuple[Sent, Came]:
     """Which columns tables have sent, and whether they have sent rows; those of ``pending`` may have sent some anywhere."""
     decoded = lanes.came_between(lake)
+    places: dict[LaneId, list[tuple[str, str]]] = {}
+    for line in pending:
+        if line.changes:
+            spans = places.setdefault((line.source, line.table_id), [])
+            spans.append((line.order_low or "", line.order_high or ""))
 
-    def came(source: str, table: TableId, *span: Any) -> bool:
-        return (source, table) in pending or decoded(source, table, *span)
+    def came(source: str, table: TableId, low: str, high: str, *until: Any, surely: bool = False) -> bool:
+        spans = places.get((source, table), ())
+        of_pending = any(low < first and last < high for first, last in spans) if surely else bool(spans)
+        return of_pending or decoded(source, table, low, high, *until, surely=surely)
 
     return lanes.sent_columns(lake), came
 

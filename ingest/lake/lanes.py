@@ -146,14 +146,20 @@ def came_between(lake: Tables) -> Came:
     """
 
     @cache
-    def came(source: str, table: TableId, low: str, high: str, until: object = None) -> bool:
+    def came(
+        source: str, table: TableId, low: str, high: str, until: object = None, *, surely: bool = False
+    ) -> bool:
         of_lane = duck.of_lane(source, table)
         if until is not None:
             of_lane += f" AND coalesce(event_time <= {duck.text(str(until))}::TIMESTAMP, true)"
         between = f"order_key > {duck.text(low)} AND order_key < {duck.text(high)}"
+        loaded = loaded_sql("order_key")
+        if surely:
+            placed = f"{of_lane} AND op <> 'truncate' AND {between} AND NOT {loaded}"
+            return bool(lake.ask(f"SELECT 1 AS n FROM {{changes.change}} WHERE {placed} LIMIT 1"))
         [counts] = lake.ask(
             f"""SELECT (SELECT count(*) FROM {{changes.change}} WHERE {of_lane} AND op <> 'truncate'
-            AND (({between}) OR {loaded_sql("order_key")})) + (SELECT count(*) FROM {{books}} WHERE {duck.of_lane(source, table)} AND {EXCLUDED_SQL}) AS n"""
+            AND (({between}) OR {loaded})) + (SELECT count(*) FROM {{books}} WHERE {duck.of_lane(source, table)} AND {EXCLUDED_SQL}) AS n"""
         )
         return bool(counts["n"])
 

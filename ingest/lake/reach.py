@@ -2,7 +2,9 @@
 
 PostgreSQL empties referencing tables with CASCADE and children without, changes the columns of children, and keeps labels,
 defaults and attributes in types; a schema's new name is that of all its tables. In every database generated columns
-follow the columns of which they are made. What tables have to do with each other only earlier statements say. A table
+follow the columns of which they are made. Rows of a partition come under its own name, or under that of the table above it
+(PostgreSQL, CREATE PUBLICATION: ``publish_via_partition_root``): then that table's mirror loses them with the partition, and
+the partition's mirror lacks them when it stands alone. What tables have to do with each other only earlier statements say. A table
 whose CREATE nothing has logged may have to do with any: where a statement reaches further by its own words, such a table
 gets the effect ``unread``.
 """
@@ -15,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from ingest import types
 from ingest.change import TableId
 from ingest.ddl import ColumnDefinition, Effect
-from ingest.ddl.effect_model import DESCRIBING, OF_TYPES, REACHED
+from ingest.ddl.effect_model import APART, DESCRIBING, DETACHED, OF_TYPES, REACHED, UNSENT
 from ingest.lake.logged_statements import Statement
 from ingest.lake.structures import Structure
 from ingest.values.conversions import KEEP, conversion, named
@@ -43,22 +45,27 @@ class _Relation:
     structure: Structure = field(default_factory=Structure)
     references: list[_Reference] = field(default_factory=list)
     parents: dict[TableId, bool] = field(default_factory=dict)  # True if it is a partition of that
+    since: str = ""  # the place of the statement that made it a partition, if it is known
 
 
 @dataclass(slots=True)
 class Reach:
     """The relations of one source's tables, as its statements so far show them.
 
-    ``rows`` are the tables that have sent rows, in the spelling of the rows; ``sent`` gives the types of their columns.
+    ``rows`` are the tables that have sent rows, in the spelling of the rows; ``sent`` gives the types of their columns, ``came``
+    says whether rows came between two places (`ingest.lake.resolve.Came`, of this source). ``statement`` is the last one.
     """
 
     rows: Collection[TableId]
     sent: Callable[[TableId], Collection[str]] = lambda _table: ("unknown",)
+    came: Callable[..., bool] = lambda *_span, surely=False: not surely
+    statement: Statement = field(init=False)
     tables: dict[TableId, _Relation] = field(default_factory=dict)
     made: dict[TableId, Effect] = field(default_factory=dict)  # types and domains, by their names
 
     def take(self, statement: Statement) -> Iterator[Effect]:
         """A statement's effects, each followed by what it does to other tables."""
+        self.statement = statement
         if statement.kind == "unknown" and not statement.effects and statement.table.table is None:
             yield from (
                 _unread(table, "the statement could not be read")
@@ -67,12 +74,9 @@ class Reach:
         reached: set[tuple[str, TableId]] = {(effect.action, effect.table) for effect in statement.effects}
         for effect in statement.effects:
             for spread in self._spread(effect):
-                if (
-                    spread is effect
-                    or (spread.action, spread.table) not in reached
-                    or spread.column is not None
-                ):
-                    reached.add((spread.action, spread.table))
+                name = spread.action, spread.table
+                if name == (effect.action, effect.table) or name not in reached or spread.column is not None:
+                    reached.add(name)
                     yield spread
 
     def _spread(self, effect: Effect) -> Iterator[Effect]:
@@ -88,12 +92,17 @@ class Reach:
         if effect.action in DESCRIBING:
             self._follow(effect)
             return
+        if effect.action == "truncate_partition":
+            yield from self._of_partition(effect)
+            return
         yield effect
         match effect.action:
             case "truncate":
                 yield from self._emptied(effect)
+                yield from self._lost_above(effect)
             case "drop_table":
                 yield from self._dropped(effect)
+                yield from self._lost_above(effect)
             case "modify_column" | "convert_charset":
                 yield from self._regenerated(effect)
             case "drop_column" if effect.cascade:
@@ -134,7 +143,9 @@ class Reach:
                 deletes = "ON DELETE CASCADE" in (effect.note or "")
                 self._relation(table).references.append(_Reference(to, deletes))
             case "inherit" if to is not None:
-                self._relation(table).parents[to] = effect.note == "partition-of"
+                relation = self._relation(table)
+                relation.parents[to] = effect.note == "partition-of"
+                relation.since = self.statement.order
             case "disinherit" if to is not None:
                 self._relation(table).parents.pop(to, None)
             case "drop_table":
@@ -224,6 +235,57 @@ class Reach:
             self.tables.pop(child, None)
         for relation in self.tables.values():
             relation.references = [each for each in relation.references if each.to != effect.table]
+
+    # --- partitions --------------------------------------------------------------------------------
+
+    def _of_partition(self, effect: Effect) -> Iterator[Effect]:
+        """What is done to a table's partition, and what that does to the partition's own mirror."""
+        tables, attached = [effect.table, *self._above(effect.table)], effect.other_table
+        table = next((table for table in tables if table in self.rows), None)
+        if attached is not None and table is not None:
+            yield replace(effect, table=table)
+            if attached in self.rows and self.came(table, "", _LAST, surely=True):
+                yield _unread(attached, f"its rows come under the name of {table} from there on")
+            return
+        relations = (each for each in self.statement.effects if each.action == "disinherit")
+        detached = next((each.table for each in relations if each.to == effect.table), None)
+        if detached is None:  # it is no table, as in MySQL, or it is emptied
+            yield effect if attached is None else replace(effect, note=UNSENT)
+            return
+        holding = [table for table in tables if self._comes_under(table, detached)]
+        yield from (replace(effect, table=table) for table in holding)
+        if not holding:
+            yield replace(effect, to=detached, note=APART)
+        elif detached in self.rows:
+            yield Effect("truncate_partition", detached, to=holding[0], note=DETACHED)
+        else:
+            yield Effect("truncate_partition", detached, note=UNSENT)
+
+    def _lost_above(self, effect: Effect) -> Iterator[Effect]:
+        """The tables above a partition that is emptied or dropped by itself, if its rows are in their mirrors."""
+        named = {each.table for each in self.statement.effects if each.action == effect.action}
+        for table in self._above(effect.table):
+            if table not in named and self._comes_under(table, effect.table):
+                words = f"{effect.action.partition('_')[0].upper()} of its partition {effect.table}"
+                yield Effect("truncate_partition", table, note=words)
+
+    def _above(self, partition: TableId) -> list[TableId]:
+        """The tables of which one is a partition, at any distance."""
+        above, waiting = list[TableId](), [partition]
+        while waiting:
+            parents = self.tables.get(waiting.pop(), _Relation()).parents
+            new = [table for table, is_partition in parents.items() if is_partition and table not in above]
+            above += new
+            waiting += new
+        return above
+
+    def _comes_under(self, table: TableId, partition: TableId) -> bool:
+        """True if rows of a partition may have come under the name of a table above it: none has come under its own."""
+        place = self.statement.order
+        if table not in self.rows or not self.came(table, "", place):
+            return False
+        since = self.tables.get(partition, _Relation()).since
+        return partition not in self.rows or not self.came(partition, since, place, surely=True)
 
     def _schema(self, effect: Effect) -> Iterator[Effect]:
         """Every table of a schema or database under its new name."""
@@ -343,6 +405,9 @@ class Reach:
 
     def _as_made(self, name: TableId) -> TableId:
         return name if name in self.made else self._type_named(name.table, name) or name
+
+
+_LAST = "~"  # after all places
 
 
 def _unread(table: TableId, why: str) -> Effect:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ingest import types
 from ingest.change import NO_TABLE, LaneId, TableId
 from ingest.ddl import EXCHANGED, UNANNOUNCED, UNREAD, Effect
-from ingest.ddl.effect_model import REACHED
+from ingest.ddl.effect_model import APART, DETACHED, REACHED, UNSENT
 from ingest.lake.adjusted_names import AdjustedNames
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement
@@ -44,7 +44,8 @@ class SentColumn(NamedTuple):
 Sent = Callable[[str, TableId], Mapping[str, SentColumn]]
 """The columns that the rows of a source's table have had; one without a name is for rows that a rule excludes."""
 Came = Callable[..., bool]
-"""Whether a table of a source may have sent rows between two places; with a time, rows that are not newer than that."""
+"""Whether a table of a source may have sent rows between two places; with a time, rows that are not newer than that; with
+``surely=True`` whether it has, so that rows whose place is not known do not count."""
 RESPELT = "respelt"  # note of a truncate whose change names the table in another letter case than the rows
 DOUBTED = "doubted"  # note of a create_table that may be of another table, whose name differs in letter case
 EMPTY = "empty"  # note of a truncate_partition: the table that becomes a partition has sent no row
@@ -63,8 +64,10 @@ def _nothing_sent(_source: str, _table: TableId) -> Mapping[str, SentColumn]:
     return {}
 
 
-def _unknown(_source: str, _table: TableId, _low: str, _high: str, _until: object = None) -> bool:
-    return True
+def _unknown(
+    _source: str, _table: TableId, _low: str, _high: str, _until: object = None, *, surely: bool = False
+) -> bool:
+    return not surely
 
 
 def resolved(
@@ -99,7 +102,9 @@ def resolved(
             statement, table=names.of(statement.table), effects=tuple(effects), adjusted=columns
         )
         if statement.source not in reaches:
-            reaches[statement.source] = Reach(names.exact, partial(_types_sent, sent, statement.source))
+            reaches[statement.source] = Reach(
+                names.exact, partial(_types_sent, sent, statement.source), partial(came, statement.source)
+            )
         respelt = replace(respelt, effects=tuple(reaches[statement.source].take(respelt)))
         if statement.kind == "none" and not respelt.effects:  # it only says what later statements reach
             continue
@@ -259,7 +264,7 @@ def leaves_open(effect: Effect, table: TableId) -> bool:
 
 def hides_rows(effect: Effect) -> bool:
     """True if rows of a partition vanish or come, and no message says which they are."""
-    return effect.action == "truncate_partition" and effect.note != EMPTY
+    return effect.action == "truncate_partition" and effect.note not in (EMPTY, APART, UNSENT)
 
 
 def is_pinned(effect: Effect, declared: Mapping[str, str]) -> bool:
@@ -410,7 +415,8 @@ class _Made:
             if effect.action == "rename_table" and (renamed := effect.other_table):
                 yield from self._renamed(effect, effect.table, renamed, statement)
                 continue
-            if effect.action == "truncate_partition" and (partition := effect.other_table):
+            is_attached = effect.action == "truncate_partition" and effect.note not in (APART, DETACHED)
+            if is_attached and (partition := effect.other_table):
                 is_empty = self._is_empty(partition, statement)
                 self._forget(partition)  # from here on its rows may come under the other name
                 if is_empty:
@@ -425,7 +431,10 @@ class _Made:
                     self.created[effect.table] = statement.order
             for spelt in self._cased(effect, statement):
                 if effect.action != "create_table" and effect.table in self.effects:
-                    self.effects[effect.table].append(spelt)
+                    # under another name it may have sent rows
+                    self.effects[effect.table].append(
+                        replace(spelt, note=None) if spelt.note == UNSENT else spelt
+                    )
                 self._structure(spelt)
                 yield spelt
 

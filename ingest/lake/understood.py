@@ -9,7 +9,7 @@ from ingest.change import LaneId
 from ingest.lake import lanes
 from ingest.lake.announced import announced
 from ingest.lake.duck import name
-from ingest.lake.logged_statements import COUNTING, Statement, carried, counting, decided
+from ingest.lake.logged_statements import COUNTING, Carried, Decided, Statement, carried, counting, decided
 from ingest.lake.resolve import resolved
 from ingest.lake.schemas import BOOKS, CHANGES, DDL
 from ingest.lake.tables import Tables
@@ -34,10 +34,15 @@ def understood(lake: Tables, sent: Collection[LaneId], last: int = sys.maxsize) 
     versions = [(log.table_id, log.version) for log in logs]
 
     def read() -> list[Statement]:
-        columns = ", ".join(map(name, _COLUMNS))
-        rows = lake.ask(f"SELECT {columns} FROM {{ddl}} WHERE {COUNTING} AND batch <= {last}")
-        logged = counting(rows, said, moved)
-        statements = resolved(logged, sent, lanes.sent_columns(lake), lanes.came_between(lake))
+        of_messages = logged(lake, said, moved, last)
+        statements = resolved(of_messages, sent, lanes.sent_columns(lake), lanes.came_between(lake))
         return announced(lake, statements, said, last)
 
     return lake.made_once("ddl/understood", (last, frozenset(sent), said, moved, versions), read)
+
+
+def logged(lake: Tables, said: Decided, moved: Carried, last: int) -> list[Statement]:
+    """The statements of messages that count, in order, with the effects that their own words name."""
+    columns = ", ".join(map(name, _COLUMNS))
+    rows = lake.ask(f"SELECT {columns} FROM {{ddl}} WHERE {COUNTING} AND batch <= {last}")
+    return counting(rows, said, moved)

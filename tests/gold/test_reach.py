@@ -188,6 +188,90 @@ def test_a_partition_that_gets_another_name_takes_rows_along(tmp_path: Path) -> 
     )
 
 
+PART = "CREATE TABLE s.p2 PARTITION OF s.root FOR VALUES FROM (10) TO (20)"
+DETACH = "ALTER TABLE s.root DETACH PARTITION s.p2"
+
+
+def foreseen(said: Schemas, table: str, *stages: str) -> str:
+    """What `ingest plan` says of a mirror, once the messages have landed, or are decoded, too."""
+    said.run("bronze", *stages)
+    plans = foresee(said.pipeline, None, 200)["tables"]
+    return next((str(plan["action"]) for plan in plans if plan["table"] == f"db.{table}"), "")
+
+
+@pytest.mark.parametrize("statement", [DETACH, "DROP TABLE s.p2", "TRUNCATE s.p2"])
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_partition_whose_rows_come_under_its_own_name(
+    tmp_path: Path, statement: str, *, loaded: bool
+) -> None:
+    """publish_via_partition_root is off by default: the table's mirror has none of these rows, and each retired month held it."""
+    said = Schemas(tmp_path).ddl(ROOT, "s.root").ddl(PART, "s.p2").row("s.p2", id=11)
+    if loaded:  # by a tool that reads the whole table first
+        said.row("s.root", id=1)
+    said.run()
+    said.ddl(statement, "s.p2").ddl("CREATE TABLE IF NOT EXISTS s.p2 (id int PRIMARY KEY)", "s.p2")
+    assert "hold" not in foreseen(said, "s.root") + foreseen(said, "s.p2")
+    said.row("s.p2", id=12).run()
+    assert [*([(11,)] if statement == DETACH else []), (12,)] == said.rows("s.p2")
+    assert said.result is not None
+    assert {"done"} == {mirror.state for mirror in said.result.mirrors}
+    assert not [entry for entry in approval.listed(said.lake) if entry.pending]
+
+
+@pytest.mark.parametrize("stages", [(), ("silver",)])
+@pytest.mark.parametrize("statement", [DETACH, "DROP TABLE s.p2", "TRUNCATE s.p2"])
+def test_a_partition_whose_rows_come_under_the_name_of_its_table(
+    tmp_path: Path, statement: str, stages: tuple[str, ...]
+) -> None:
+    """publish_via_partition_root: rows that a DROP of the partition removes stayed in the table's mirror, without a word."""
+    said = Schemas(tmp_path).ddl(ROOT, "s.root").ddl(PART, "s.p2").row("s.root", id=1).row("s.root", id=11)
+    said.run()
+    said.ddl(statement, "s.p2").row("s.root", id=2)
+    assert "hold" == foreseen(said, "s.root", *stages)
+    assert "held" == said.run()["s.root"]
+    exact = command("reconcile", said.pipeline.file, "db.s.root", "--repair")
+    assert f"then dismiss it, and after the next run make the mirror exact by `{exact}`" in said.message(
+        "s.root"
+    )
+
+
+def test_a_detached_partition_lacks_the_rows_that_came_under_the_other_name(tmp_path: Path) -> None:
+    """Its mirror began with what came since, and was called up to date."""
+    said = Schemas(tmp_path).ddl(ROOT, "s.root").ddl(P2, "s.p2").ddl(ATTACH, "s.p2").row("s.root", id=11)
+    said.run()
+    said.ddl(DETACH, "s.root").run()
+    assert [("s.root", "held")] == [state for state in said.states() if state[1] == "held"]
+    said.row("s.p2", id=12)
+    assert "hold" == foreseen(said, "s.p2")
+    assert "held" == said.run()["s.p2"]
+    assert "let the source send the table's rows again" in said.message("s.p2")
+
+
+def test_tables_above_a_partition_of_a_partition(tmp_path: Path) -> None:
+    """With publish_via_partition_root rows come under the name of the topmost one."""
+    said = Schemas(tmp_path).ddl(ROOT, "s.root").row("s.root", id=11)
+    said.ddl(
+        "CREATE TABLE s.mid PARTITION OF s.root FOR VALUES FROM (10) TO (20) PARTITION BY RANGE (id)", "s.mid"
+    )
+    said.ddl("CREATE TABLE s.p2 PARTITION OF s.mid FOR VALUES FROM (10) TO (15)", "s.p2").run()
+    assert "held" == said.ddl("ALTER TABLE s.mid DETACH PARTITION s.p2", "s.mid").run()["s.root"]
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_an_attached_partition_of_a_table_without_rows(tmp_path: Path, *, later: bool) -> None:
+    """A mirror that has no row lacks none; as soon as rows come under the table's name, it lacks the partition's."""
+    said = Schemas(tmp_path).ddl(P2, "s.p2").row("s.p2", id=11)
+    said.run()
+    said.ddl(ROOT, "s.root").ddl(ATTACH, "s.root").row("s.root" if later else "s.p2", id=12)
+    assert later == (foreseen(said, "s.root") == "hold")
+    states = said.run()
+    assert later == ("held" in states.values())
+    assert later == ("s.p2" in {mirror for mirror, state in said.states() if state == "noticed"})
+    if not later:
+        assert [(11,), (12,)] == said.rows("s.p2")
+        assert not [entry for entry in approval.listed(said.lake) if entry.pending]
+
+
 def test_partitions_are_dropped_with_their_table(tmp_path: Path) -> None:
     """A leaf that is created again begins empty only if its DROP is known."""
     said = Schemas(tmp_path).ddl("CREATE TABLE s.root (id int PRIMARY KEY)", "s.root")
