@@ -114,8 +114,10 @@ def _ended(made: History, until: int) -> History:
 def _is_of(link: Link, fault: Fault) -> bool:
     """True if a link compared the column at the event that should show the fault."""
     change, shown = link.event.change, fault.shown
+    after = (change.after or {}).get(fault.column, (shown.after or {}).get(fault.column))
     return (
         fault.column in (change.before or {})
+        and after == (shown.after or {}).get(fault.column)  # else it is an earlier change from the same value
         and all((change.before or {}).get(key) == (shown.before or {}).get(key) for key in shown.keys)
         and (change.after is None) == (shown.after is None)
         and (change.before or {}).get(fault.column) == (shown.before or {}).get(fault.column)
