@@ -21,7 +21,6 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from functools import cache, partial
 from typing import Protocol, cast
 
@@ -75,8 +74,6 @@ class About:
         placed_loads: True where rows of a full load come before all changes although they name a position.
         sets_as_lists: True where a SET comes as a list of its labels, as does a list in a JSON column.
         shared_reads: True where rows of a snapshot carry the log's position when it was taken, which they all share.
-        read_by_keys: patterns for names of columns, with * for any text: with one of them under ``keys:`` a row is read
-            otherwise; all other keys of the pipeline file only say which columns identify it.
     """
 
     title: str
@@ -107,12 +104,7 @@ class About:
     placed_loads: bool = False
     sets_as_lists: bool = False
     shared_reads: bool = False
-    read_by_keys: tuple[str, ...] = ()
     before: ImagesBefore = WHOLE
-
-    def is_read_by(self, key: str) -> bool:
-        """True if a row is read otherwise where this column is declared as a key."""
-        return any(fnmatchcase(key, pattern) for pattern in self.read_by_keys)
 
     @property
     def by_arrival(self) -> bool:

@@ -91,7 +91,6 @@ ABOUT = About(
         "order_by": "sequence",
     },
     bytes_as="base64",
-    read_by_keys=("__*",),  # members of flattened rows, unless they are columns
     before=ImagesBefore(key_deletes=True),
 )
 

@@ -64,7 +64,6 @@ ABOUT = About(
     order_by="arrival",
     bytes_as="hex",
     leaves_out_nulls="by default",
-    read_by_keys=("*",),
     before=ImagesBefore(clocks_messages=True),
 )
 

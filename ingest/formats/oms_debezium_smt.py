@@ -40,7 +40,6 @@ ABOUT = About(
         "binary": "base16; how bytes are written",
         "time_units": "millis; what bare numbers in columns declared datetime or timestamp count",
     },
-    read_by_keys=debezium.ABOUT.read_by_keys,
 )
 
 

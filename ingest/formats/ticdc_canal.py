@@ -51,7 +51,6 @@ ABOUT = About(
         "binary": "the encoding of bytes (default iso8859-1)",
     },
     bytes_as="iso8859-1",
-    read_by_keys=("*",),
     before=ImagesBefore(changed_only=True),
 )
 

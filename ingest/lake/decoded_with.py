@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from ingest import formats
 from ingest.change import Options, TableId
 from ingest.config import Pipeline, Source, TableRule, matches
 from ingest.config.masks import fingerprint
@@ -263,7 +262,7 @@ def _differences(then: dict[str, Any], now: dict[str, Any], table: TableId) -> I
             yield f"{name} was {_word(then['options'].get(name))} and is {_word(now['options'][name])}"
     if not table.table:
         return
-    was, is_now = (_rule_of(settings, table) for settings in (then, now))
+    was, is_now = (_rule_of(settings["tables"], table) for settings in (then, now))
     for key in ("keys", "columns", "exclude"):
         if (was.get(key) or None) != (is_now.get(key) or None):
             yield _rule_word(key, table)
@@ -275,14 +274,10 @@ def _rule_word(key: str, table: TableId) -> str:
     return f"{key}: of {table}"
 
 
-def _rule_of(settings: dict[str, Any], table: TableId) -> dict[str, Any]:
-    """What the recorded rules say of a table: the first that fits, with those of its keys that decide more of a row than what
-    identifies it, which a fold asks the pipeline file; empty if none does.
-    """
-    rules = (rule for rule in settings["tables"] if matches(rule["match"], table))
-    rule: dict[str, Any] = next(rules, {})
-    about = formats.load(settings["format"]).ABOUT
-    return {**rule, "keys": [key for key in rule.get("keys", ()) if about.is_read_by(key)]}
+def _rule_of(rules: Iterable[dict[str, Any]], table: TableId) -> dict[str, Any]:
+    """What the recorded rules say of a table: the first that fits; empty if none does."""
+    fitting = ({**rule, "match": ""} for rule in rules if matches(rule["match"], table))
+    return next(fitting, {})
 
 
 def _masking(settings: dict[str, Any], table: TableId) -> tuple[dict[str, str], str]:

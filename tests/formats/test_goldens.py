@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import replace
-from functools import partial
 
 import pytest
 
 from ingest import formats
-from ingest.change import Hints, Op, Options, TableHints, TableId
-from ingest.errors import Undecodable
+from ingest.change import Hints, Op, Options, TableId
 from tests.formats import golden
 from tests.formats.test_canal_family import FAMILY
 
@@ -65,34 +61,3 @@ def test_every_format_recognises_messages_of_its_own(name):
     """Else `ingest detect` calls each file of the format another one's, or nothing."""
     mine = [case for case in CASES if case.parent.name == name]
     assert any(formats.load(name).recognise(golden.message(case)[0].value or b"") for case in mine)
-
-
-@pytest.mark.parametrize("name", formats.names())
-def test_declared_keys_change_rows_only_where_the_format_says_so(name):
-    """Whoever declares a key is asked to decode all again where that changes nothing, or is not asked where it does."""
-    about, otherwise = formats.load(name).ABOUT, set()
-    for case in CASES:
-        if case.parent.name == name:
-            sent, hints = golden.message(case)
-            read = partial(_rows, name, sent, hints)
-            if (rows := read(())) is not None:  # else a replay decodes it
-                names = {match.decode() for match in re.findall(rb'"(\w+)" ?:', case.read_bytes())}
-                otherwise |= {key for key in names if _is_key(key, keyed := read((key,))) and keyed != rows}
-    assert {key for key in otherwise if not about.is_read_by(key)} == set()
-    assert bool(otherwise) == bool(about.read_by_keys)
-
-
-def _rows(name, sent, hints, keys):
-    """What a mirror is made of in a message, decoded with declared keys; None if it is rejected."""
-    declared = TableHints(keys, hints.tables(TableId(None, None, "any")).columns)
-    try:
-        changes = list(formats.load(name).parse(sent, replace(hints, tables=lambda _table: declared)))
-    except Undecodable:
-        return None
-    names = ("op", "table", "phase", "sequence", "half", "partial", "before", "after")
-    return [tuple(getattr(change, each) for each in names) for change in changes]
-
-
-def _is_key(name, rows):
-    """True unless it is NULL in a row: such a change is refused however it was read."""
-    return all(image.get(name, "") is not None for row in rows or () for image in row[-2:] if image)

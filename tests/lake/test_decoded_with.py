@@ -40,10 +40,7 @@ def depot(tmp_path_factory: pytest.TempPathFactory) -> WrittenLake:
         ("{match: depot.bins, exclude: true}", [(1, 1, ("exclude: of depot.bins",))]),
         ("{match: depot.shelves, columns: {tall: int64}}", [(2, 2, ("columns: of depot.shelves",))]),
         ("{match: depot.shelves, mask: {unseen: 'null'}}", [(2, 2, (MASKS,))]),
-        (
-            "{match: depot.*, columns: {id: int64}}",
-            [(1, 2, ("columns: of depot.bins", "columns: of depot.shelves"))],
-        ),
+        ("{match: depot.*, keys: [id]}", [(1, 2, ("keys: of depot.bins", "keys: of depot.shelves"))]),
     ],
 )
 def test_a_rule_counts_where_its_tables_have_messages(
@@ -56,7 +53,7 @@ def test_a_rule_counts_where_its_tables_have_messages(
 def test_batches_of_tables_that_are_said_elsewhere_are_not_counted(depot: WrittenLake) -> None:
     """One more batch than needed was named, and decoded again, for each that only tables with other types have."""
     other = depot.file.with_name("typed.yaml")
-    rules = "  - {match: depot.bins, columns: {tall: int64}}\n  - {match: depot.shelves, exclude: true}\n"
+    rules = "  - {match: depot.bins, columns: {tall: int64}}\n  - {match: depot.shelves, keys: [id]}\n"
     other.write_text(depot.file.read_text("utf-8") + f"tables:\n{rules}", "utf-8")
     [both] = decoded_with.outdated(LakeReader(load(other)), depot.batch)
     assert (1, 2) == (both.first, both.last)
@@ -65,32 +62,6 @@ def test_batches_of_tables_that_are_said_elsewhere_are_not_counted(depot: Writte
     assert (2, 2) == (left.first, left.last)
     assert left.command.endswith("--last 2")
     assert "batch 2 of" in left.sentence
-
-
-@pytest.mark.parametrize(
-    ("dialect", "key", "counts"),
-    [
-        ("dts-canal", "id", False), ("debezium", "id", False), ("debezium", "__op", True), ("maxwell", "id", False),
-        ("oms-default", "id", False), ("ogg", "id", False), ("ogg", "pos", True), ("ogg-avro", "rowid", True),
-        ("dms", "id", True), ("ticdc-canal", "id", True),
-    ],
-)  # fmt: skip
-def test_keys_count_where_rows_are_read_by_them(
-    depot: WrittenLake, monkeypatch: pytest.MonkeyPatch, dialect: str, key: str, counts: bool
-) -> None:
-    """A table is held until somebody writes its `keys:` and types `retry`; then `status` asked for a backfill that changed no row."""
-    edit = "format: dts-canal", f"format: {dialect}"
-    other = depot.file.with_name("dialect.yaml")
-    other.write_text(depot.file.read_text("utf-8").replace(*edit), "utf-8")
-    pipeline = load(other)
-    then = decoded_with.settings_of(pipeline, pipeline.sources[0])
-    monkeypatch.setattr(
-        decoded_with, "_by_source", lambda _lake: {"bins": [decoded_with._DecodedWith(1, then, None)]}
-    )
-    said = [(2, 2, ("keys: of depot.shelves",))]
-    assert (said if counts else []) == _outdated(
-        depot, f"tables:\n  - {{match: depot.shelves, keys: [{key}]}}\n", edit
-    )
 
 
 def test_an_option_counts_for_all_that_was_decoded(depot: WrittenLake) -> None:
