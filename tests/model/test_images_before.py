@@ -24,6 +24,8 @@ SEED = os.environ.get("INGEST_SEED", "")
 COUNT = int(os.environ.get("INGEST_HISTORIES", "200"))
 KEYS_ONLY = {"debezium flattened", "dts-shareplex of Quest", "ingest-snapshot", "ogg-avro rows"}
 """Dialects whose updates say nothing of the row before, or only its key."""
+SHOWN = {"ogg-avro compressed without marks": 0.3}
+"""How many faults the next change shows at least, of a dialect that leaves out unchanged columns and those that become NULL."""
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda capture: capture.name)
@@ -32,7 +34,7 @@ def test_the_next_change_shows_a_fault(capture: Capture) -> None:
     tally = planted(range(max(10, COUNT // len(CAPTURES))), capture, SEED)
     assert [] == tally.missed
     if capture.name not in KEYS_ONLY:
-        assert sum(tally.named.values()) > 0.7 * tally.planted
+        assert sum(tally.named.values()) > SHOWN.get(capture.name, 0.7) * tally.planted
         assert len(tally.named) >= len(FAULTS) - 1
         assert tally.named["exchange"] + tally.named["repeat"] >= tally.at_once > 0
 

@@ -39,6 +39,15 @@ def test_statements_within_a_second(capture: Capture) -> None:
     assert "" == "\n".join(map(str, wrong[:3]))
 
 
+@pytest.mark.one_of(4)
+@pytest.mark.parametrize("capture", CAPTURES, ids=lambda one: one.name)
+def test_keys_that_go_and_come_back(capture: Capture) -> None:
+    """Rows that a key did not tell apart while the table had none would be folded by it, and one of two lost."""
+    life = capture.life({**SURE, "key_leaves": 4, "key_returns": 6}, hurried=capture.name not in BY_SECOND)
+    wrong = checked(range(20), capture, life, SEED, ordered=capture.name in BY_SECOND)
+    assert "" == "\n".join(map(str, wrong[:3]))
+
+
 def test_every_step_is_drawn() -> None:
     """A step that no test takes would prove nothing."""
     assert {"insert", "update", "delete", "move"} < set(STEPS)
