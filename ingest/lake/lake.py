@@ -43,6 +43,15 @@ Tell = Callable[[str, str], None]
 """Called with what is being worked on, and the step that begins: ``("gold shop.orders", "merge")``."""
 
 
+class _LeftToSpark:
+    """Where a log that cannot be read without Spark is left to it; damage is damage for Spark, too."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        return isinstance(error, UnreadableError) and not isinstance(error, DamagedError)
+
+
 @dataclass(slots=True)
 class Lake(Tables):
     """A pipeline's lake folder, seen through one Spark session and one run."""
@@ -104,18 +113,14 @@ class Lake(Tables):
     def snapshot(self, name: str) -> Snapshot:
         """A table's version and its writers' progress; Spark reads logs that cannot be read without it."""
         if self.is_local:
-            try:
+            with _LeftToSpark():
                 return super(Lake, self).snapshot(name)
-            except DamagedError:
-                raise
-            except UnreadableError:
-                pass
         return log.snapshot(self.spark, self.path(name))
 
     def extent(self, name: str, writer: str) -> Extent:
         """As `Tables.extent`; of a log that cannot be read without Spark, by Spark."""
         if self.is_local:
-            with suppress(UnreadableError):
+            with _LeftToSpark():
                 return super(Lake, self).extent(name, writer)
         return self.snapshot(name).extent
 
@@ -131,14 +136,14 @@ class Lake(Tables):
     def recorded(self, query: str) -> list[Row]:
         """As `Tables.recorded`; in a store that only Hadoop reaches, by Spark."""
         if self.is_local:
-            with suppress(UnreadableError):
+            with _LeftToSpark():
                 return super(Lake, self).recorded(query)
         return [row.asDict(recursive=True) for row in self.frame(query).collect()]
 
     def far_rows(self, query: str) -> pa.Table | None:
         """As `Tables.far_rows`, by Spark."""
         if self.is_local:
-            with suppress(UnreadableError):
+            with _LeftToSpark():
                 super(Lake, self).sql(query)
                 return None
         return self.frame(query).toArrow()
@@ -155,7 +160,7 @@ class Lake(Tables):
     def ask_mirror(self, name: str, query: str) -> list[Row]:
         """As `Tables.ask_mirror`; in a store that only Hadoop reaches, by Spark."""
         if self.is_local:
-            with suppress(UnreadableError):
+            with _LeftToSpark():
                 return super(Lake, self).ask_mirror(name, query)
         return [row.asDict(recursive=True) for row in self.mirror_frame(name, query).collect()]
 

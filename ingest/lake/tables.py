@@ -194,7 +194,7 @@ class Tables:
         self, name: str, kind: str | None, wanted: Collection[str] | None, question: Inquiry | None
     ) -> str:
         schema, folder = BY_NAME[name], self.path(name)
-        state, expected = delta.snapshot(folder), duck_types(schema)
+        state, expected = Tables.snapshot(self, name), duck_types(schema)
         if question is not None:
             columns, whole = columns_of(state, expected), partial(scan, folder, expected=expected)
             if rows := question.rows(folder, state, columns, whole, wanted):

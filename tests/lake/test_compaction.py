@@ -634,3 +634,12 @@ def test_partitions_stay_apart(tmp_path: Path) -> None:
         assert 1 == len({file.partition["kind"] for file in bundle.files})
     maintain(depot.lake, ["changes"])
     assert before == kinds()
+
+
+def test_damage_is_no_work_for_spark(yard: Yard) -> None:
+    """Java would be started to fail at the same entry, and its words would say no way out."""
+    entry = max(Path(yard.lake.path("changes"), "_delta_log").glob("*.json"))
+    entry.write_text("{", "utf-8")
+    for question in (yard.lake.ask, yard.lake.recorded):
+        with pytest.raises(delta.DamagedError, match=RESTORE):
+            question("SELECT count(*) FROM {changes}")
