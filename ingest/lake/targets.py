@@ -197,7 +197,11 @@ def not_plain(lake: Tables) -> list[Mirror]:
         return []
     if commits.why_no_commits(pipeline.lake) or pipeline.rewrite_budget == 0:
         return []
-    by_path = {path: mirror for path, mirror in known(lake).items() if _can_be_made_plain(lake, path)}
+    by_path = {
+        path: mirror
+        for path, mirror in known(lake).items()
+        if _may_be_plain(pipeline, mirror) and _can_be_made_plain(lake, path)
+    }
     if not by_path:
         return []  # without the books
     return [
@@ -206,6 +210,13 @@ def not_plain(lake: Tables) -> list[Mirror]:
         for path, of_mirror in rules(view).items()
         if (mirror := by_path.get(path)) and (pipeline.plain_tables or of_mirror[0].plain_tables)
     ]
+
+
+def _may_be_plain(pipeline: Pipeline, mirror: Mirror) -> bool:
+    """True unless no rule of the mirror's tables asks for it: most logs need no look then."""
+    return pipeline.plain_tables or any(
+        rule_for(pipeline, source, mirror.path).plain_tables for source in mirror.sources
+    )
 
 
 def _can_be_made_plain(lake: Tables, path: str) -> bool:
