@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from ingest import types
 from ingest.change import Change, Image, Op, instant
@@ -87,10 +87,6 @@ class SchemaStep(NamedTuple):
         """A step of the ledger, which stores places as order keys, as input of the fold."""
         since = order_of(str(self.since)) if self.since else None
         return self._replace(order=order_of(str(self.order)), since=since)
-
-    def after(self, place: str) -> SchemaStep:
-        """A step of the ledger, for a table whose rows were all set at or after a place."""
-        return self._replace(since=max(self.since, cast("Order", place))) if self.since else self
 
     def meets(self, row: Row) -> bool:
         """True if the step changes a row that was there before it."""

@@ -75,7 +75,7 @@ class LaneWork:
         if not self.eras:
             return self.steps
         last = self.eras[-1].place
-        return tuple(step.after(last) for step in self.steps if str(step.order) > last)
+        return tuple(step for step in self.steps if str(step.order) > last)
 
     @property
     def created(self) -> list[tuple[str, bool]]:

@@ -97,12 +97,8 @@ def _settled(
     rows = rows.take(pc.sort_indices(rows["order_key"]))
     refuse_left(rows, lane)
     left = past_keys.standing(ending, events_of(rows, lane, work.logical), shared_reads=lane.shared_reads)
-    past_keys.refuse_unusable([row.new_cells for row in left.rows], ending, lane.id)
-    events = [
-        LaneEvent(past_keys.inserted(ending.ends, (share << 40) + number), batch, row)
-        for number, row in enumerate(left.rows)
-    ]
-    made = [_as_change(event, lane, ERA_ROW) for event in events]
+    past_keys.refuse_unusable([row.values for row in left.rows], ending, lane.id)
+    made = [_as_change(event, lane, ERA_ROW) for event in past_keys.inserted(left.rows, batch, share << 40)]
     made += [_as_change(row, lane, LACKING_ROW) for row in left.lacking]
     table = pa.Table.from_pylist(made, no_changes(work.lanes).schema)
     path = f"{work.folder}/{kept}/{uuid.uuid4()}.parquet"

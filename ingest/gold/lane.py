@@ -66,7 +66,7 @@ class Steps:
         """The steps after a place."""
 
         def later(steps: tuple[SchemaStep, ...]) -> tuple[SchemaStep, ...]:
-            return tuple(step.after(place) for step in steps if str(step.order) > place)
+            return tuple(step for step in steps if str(step.order) > place)
 
         return replace(self, ever=later(self.ever), new=later(self.new))
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from ingest.change import Change, Image, LaneId, Op
 from ingest.errors import HeldError
-from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Table, copies
+from ingest.fold import Key, KeyCellError, Placed, Row, SchemaStep, Table, copies
 from ingest.fold import steps as fold_steps
 from ingest.lake.mirrors import Era
-from ingest.order import order_key, order_of
+from ingest.order import Order, order_key, order_of
 
 _WAY_OUT = (
     "write `keys: [...]` with columns that every row has into its tables: entry, or read the table again from its "
@@ -73,8 +73,7 @@ def endings(
     for (era, after), (keys, next_keys) in zip(pairwise(eras), pairwise(types), strict=True):
         if after.place > cleared:
             ending = Ending(era.place, after.place, keys, next_keys, ())
-            later_steps = (step.after(era.place) for step in steps if ending.has(str(step.order)))
-            yield ending._replace(steps=tuple(later_steps))
+            yield ending._replace(steps=tuple(step for step in steps if ending.has(str(step.order))))
 
 
 def rebased(
@@ -106,9 +105,8 @@ def rebased(
     for ending in endings(eras, steps, truncates, logical):
         part = [*base, *(event for event in events if ending.has(event.place))]
         left = standing(ending, part, shared_reads=shared_reads)
-        refuse([row.new_cells for row in left.rows], ending, lane)
-        base = [LaneEvent(inserted(ending.ends, number), batch, row) for number, row in enumerate(left.rows)]
-        base += left.lacking
+        refuse([row.values for row in left.rows], ending, lane)
+        base = [*inserted(left.rows, batch), *left.lacking]
     return [*base, *(event for event in events if event.place > eras[-1].place)]
 
 
@@ -116,11 +114,11 @@ class Standing(NamedTuple):
     """What an earlier key leaves to the next one.
 
     Attributes:
-        rows: the rows that exist where it ends, as inserts.
+        rows: the rows that exist where it ends.
         lacking: changes without a usable key: only the next one can identify their rows.
     """
 
-    rows: list[Change]
+    rows: list[Row]
     lacking: list[LaneEvent]
 
 
@@ -140,7 +138,7 @@ def standing(ending: Ending, part: Sequence[LaneEvent], *, shared_reads: bool) -
         given = {id(placed_event): event for placed_event, event in zip(placed, part, strict=True)}
         lacking = [given[id(step.event)] for step in fold_steps(table, every) if not step.key]
         rows = iter(table.rows.values())
-    return Standing([Change(op=Op.INSERT, after=row.values, types=row.types) for row in rows], lacking)
+    return Standing(list(rows), lacking)
 
 
 def _key_types(
@@ -157,9 +155,14 @@ def _key_types(
     return {key: types.get(key, "unknown") for key in keys}
 
 
-def inserted(place: str, number: int) -> str:
-    """The order key of a row that exists where an era ends."""
-    return order_key(order_of(place)._replace(row=-2 - number))
+def inserted(rows: Iterable[Row], batch: int, first: int = 0) -> Iterator[LaneEvent]:
+    """Rows that exist where an era ends, as inserts of a batch, numbered from ``first``.
+
+    Each keeps the place of its last change: a statement that comes again later concerns only rows that came again before it.
+    """
+    for number, row in enumerate(rows, first):
+        place = cast("Order", row.place)._replace(row=-2 - number)
+        yield LaneEvent(order_key(place), batch, Change(op=Op.INSERT, after=row.values, types=row.types))
 
 
 def refuse(rows: Iterable[Image], ending: Ending, lane: LaneId) -> None:

@@ -506,7 +506,7 @@ def _history(lake: Lake, mirror: Mirror, lane: ProvenLane, keys: Mapping[Key, tu
     begins = max((era.place for era in mirror.eras_of(lane.lane.source, lane.lane.table)), default="")
     earlier = [row for row in rows if row["order_key"] <= begins and row["op"] != "truncate"]
     rows = [row for row in rows if row["order_key"] > begins]  # before it rows had another key
-    steps = [step.after(begins) for step in lane.steps() if str(step.order) > begins]
+    steps = [step for step in lane.steps() if str(step.order) > begins]
     return KeyHistory(rows, steps, lane.shard, earlier=earlier)
 
 

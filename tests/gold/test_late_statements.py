@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.config.model import TableRule
+from ingest.gold import planner
 from tests.shops import Shops
 
 if TYPE_CHECKING:
@@ -59,3 +60,43 @@ def test_a_stream_that_goes_back_beyond_the_create(tmp_path: Path, policy: Any, 
     shops.ddl("ALTER TABLE item ADD COLUMN text VARCHAR(9) DEFAULT 'x'")
     assert ("done", "") == shops.run()
     assert {1: "x"} == shops.rows("mirrors/shop_1/item")
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("most", [1, planner.HISTORY_AT_MOST])
+@pytest.mark.parametrize("policy", ["lenient", "evolve"])
+@pytest.mark.parametrize(
+    ("statement", "column", "expected"),
+    [
+        ("RENAME COLUMN note TO remark", "remark", {1: "long", 2: "12.34", 3: "own"}),
+        ("MODIFY note varchar(2)", "note", {1: "lo", 2: "12", 3: "own"}),
+        ("ADD COLUMN more varchar(9) DEFAULT 'new'", "more", {1: "new", 2: "new", 3: "own"}),
+    ],
+)
+def test_a_stream_that_goes_back_beyond_another_key(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    statement: str,
+    column: str,
+    expected: dict[int, str],
+    policy: Any,
+    most: int,
+    cut: bool,
+) -> None:
+    """Rows that had come again under the earlier key silently kept their old values, or lost them: later statements that
+    came again, too, were not applied to them.
+    """
+    monkeypatch.setattr(planner, "HISTORY_AT_MOST", most)
+    shops = Shops(tmp_path, TableRule("shop_1.item", on_schema_change=policy), dialect="canal")
+    shops.say(1, "INSERT", 1, "a", note="long").say(1, "INSERT", 2, "b", note="12.34")
+    shops.ddl("ALTER TABLE item RENAME COLUMN id TO no").ddl(f"ALTER TABLE item {statement}")
+    again = shops.lines[1:]
+    if cut:
+        assert ("done", "") == shops.run()
+    shops.lines += again
+    shops.say(1, "INSERT", 3, "c", **{column: "own"})
+    shops.lines[-1] = shops.lines[-1].replace('"id": "3"', '"no": "3"').replace('"id"]', '"no"]')
+    assert ("done", "") == shops.run()
+    rows = shops.lake.ask_mirror("mirrors/shop_1/item", f"SELECT no, {column} AS cell FROM {{mirror}}")
+    assert expected == {row["no"]: row["cell"] for row in rows}
+    assert [] == shops.compared(0)["shop_1.item"].wrong

@@ -12,13 +12,14 @@ from typing import Any
 import pyarrow as pa
 
 from ingest import formats
-from ingest.change import Change, Message, Op, TableId
+from ingest.change import Message, Op, TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source as Origin
 from ingest.config.model import TableRule
 from ingest.fold import KeyCellError, Placed, Row, SchemaStep, Table, copies, former, key_of_change
 from ingest.gold import declared, eras, policy, retyped
 from ingest.gold.eras import Run, evidence
+from ingest.gold.past_keys import inserted
 from ingest.gold.policy import APPLIED, HELD, NOTICED, PARTLY, Subject
 from ingest.gold.steps import steps as schema_steps
 from ingest.images_before import Chain, Link
@@ -221,7 +222,7 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
         events: list[Placed | SchemaStep] = [
             *base,
             *(Placed(order_of(row["order_key"]), change_of(row)) for row in rows),
-            *(step.after(begin).decoded() for step in found if begin < str(step.order) <= end),
+            *(step.decoded() for step in found if begin < str(step.order) <= end),
         ]
         earlier = [
             Placed(order_of(row["order_key"]), change_of(row)) for row in changes if row["order_key"] <= begin
@@ -229,11 +230,7 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
         live = _live(mirror, era.keys, types, events, earlier, rereads=rereads, pipeline=pipeline)
         if after is None:
             continue
-        at = order_of(after.place)
-        base = [
-            Placed(at._replace(row=-2 - n), Change(op=Op.INSERT, after=dict(row.values), types=row.types))
-            for n, row in enumerate(live)
-        ]
+        base = [Placed(order_of(event.place), event.change) for event in inserted(live, 0)]
         if after.keys:
             _refuse(mirror, after.keys, types, base)
     return mirror
