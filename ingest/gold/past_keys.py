@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple, cast
 
+from ingest import types
 from ingest.change import Change, Image, LaneId, Op
 from ingest.errors import HeldError
 from ingest.fold import Key, KeyCellError, Placed, Row, SchemaStep, Table, copies
@@ -66,14 +67,29 @@ def endings(
     """
     created = (str(step.order) for step in steps if step.empties)
     cleared = max([*created, *truncates], default="")
-    types = [
-        _key_types(logical, era.keys, [step for step in steps if end and str(step.order) >= end])
-        for era, end in zip(eras, [*(next_era.place for next_era in eras[1:]), ""], strict=True)
+    of_keys = [
+        _key_types(logical, era.keys, [step for step in steps if not is_last and str(step.order) > era.place])
+        for era, is_last in zip(eras, [*(False for _ in eras[1:]), True], strict=True)
     ]
-    for (era, after), (keys, next_keys) in zip(pairwise(eras), pairwise(types), strict=True):
+    for (era, after), (keys, next_keys) in zip(pairwise(eras), pairwise(of_keys), strict=True):
         if after.place > cleared:
             ending = Ending(era.place, after.place, keys, next_keys, ())
             yield ending._replace(steps=tuple(step for step in steps if ending.has(str(step.order))))
+
+
+class KeyAt(NamedTuple):
+    """A key at some place: its columns with their types, and where the next one begins (empty for the last one)."""
+
+    columns: Mapping[str, str]
+    ends: str
+
+
+def key_at(place: str, eras: Sequence[Era], steps: Sequence[SchemaStep], logical: Mapping[str, str]) -> KeyAt:
+    """The key that a lane has at a place; the arguments are those of `endings`."""
+    before = [era for era in eras if era.place < place]
+    era, later = before[-1], eras[len(before) :]
+    met = [step for step in steps if later and str(step.order) > era.place]
+    return KeyAt(_key_types(logical, era.keys, met), later[0].place if later else "")
 
 
 def rebased(
@@ -144,15 +160,18 @@ def standing(ending: Ending, part: Sequence[LaneEvent], *, shared_reads: bool) -
 def _key_types(
     logical: Mapping[str, str], keys: tuple[str, ...], steps: Sequence[SchemaStep]
 ) -> dict[str, str]:
-    """The types of a key's columns, to which the steps after it may have given other names.
+    """The types of a key's columns, to which the steps after it may have given other names, and other types.
 
-    Such a name may belong to another column by now, of another type.
+    Such a name may belong to another column by now, of another type.  A type holds the key's values from before a MODIFY, too.
     """
-    types = dict(logical)
+    known = dict(logical)
     for step in reversed(steps):
-        if step.action == "rename_column" and step.to in types:
-            types[step.column] = types[step.to]
-    return {key: types.get(key, "unknown") for key in keys}
+        if step.action == "rename_column" and step.to in known:
+            known[step.column] = known[step.to]
+        elif step.retypes and step.column in known:
+            before = step.old or logical.get(step.column, "string")
+            known[step.column] = types.common(known[step.column], before)
+    return {key: known.get(key, "unknown") for key in keys}
 
 
 def inserted(rows: Iterable[Row], batch: int, first: int = 0) -> Iterator[LaneEvent]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ingest.change import Op
 from ingest.fold import SchemaStep, former
+from ingest.gold import past_keys
 from ingest.gold.arrow_files import apart
 from ingest.gold.arrow_parts import RowGroup, pages_of, pieces
 from ingest.gold.arrow_work import LaneWork
@@ -22,12 +23,13 @@ from ingest.gold.lane import Lane, Steps
 from ingest.lake import duck
 from ingest.lake.datafiles import table_of
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror
+from ingest.lake.mirrors import Era, Mirror
 from ingest.lake.rejects import A_DEFAULT, VALUES_NOT_KNOWN
 from ingest.lake.schemas import REJECTS
 from ingest.lake.stamps import types_of
 from ingest.lake.tables import Tables
 from ingest.spark.tasks import Load, Work, one_each
+from ingest.types import delta
 from ingest.values.conversions import KEEP, in_words
 from ingest.values.typed_values import misfits, value_of
 
@@ -39,11 +41,12 @@ Names = Mapping[SchemaStep, Sequence[str]]  # of the columns of steps, now and b
 
 
 class Retyped(NamedTuple):
-    """A new step, and all that it does to values."""
+    """A new step, and all that it does to values; ``key`` has the columns, with their types, by which later changes find rows."""
 
     lane: Lane
     step: SchemaStep
     does: int
+    key: Mapping[str, str] = {}
 
 
 def effect(step: SchemaStep, text: str | None, sent: str) -> int:
@@ -55,9 +58,9 @@ def effect(step: SchemaStep, text: str | None, sent: str) -> int:
     return RESPELT * rule.alters(text, texts=True) | ALTERED * rule.alters(text, texts=False) | unsure
 
 
-def found(lake: Lake, work: Iterable[tuple[Lane, Steps]], keys: Collection[str]) -> list[Retyped]:
-    """The new steps of all lanes that change existing values, with what they do to them; ``keys`` are the mirror's."""
-    return [change for lane, steps in work for change in _of_lane(lake, lane, steps, keys)]
+def found(lake: Lake, work: Iterable[tuple[Lane, Steps]], mirror: Mirror) -> list[Retyped]:
+    """The new steps of all lanes that change existing values, with what they do to them."""
+    return [change for lane, steps in work for change in _of_lane(lake, lane, steps, mirror)]
 
 
 def _naming(steps: Iterable[SchemaStep]) -> list[SchemaStep]:
@@ -65,7 +68,7 @@ def _naming(steps: Iterable[SchemaStep]) -> list[SchemaStep]:
     return [step for step in steps if step.action in ("rename_column", "add_column")]
 
 
-def _of_lane(lake: Lake, lane: Lane, steps: Steps, keys: Collection[str]) -> Iterator[Retyped]:
+def _of_lane(lake: Lake, lane: Lane, steps: Steps, mirror: Mirror) -> Iterator[Retyped]:
     new = [step for step in steps.new if step.retypes]
     if not new:
         return
@@ -76,10 +79,24 @@ def _of_lane(lake: Lake, lane: Lane, steps: Steps, keys: Collection[str]) -> Ite
         does = dict(zip(asked, _met(files, lane, asked), strict=True)) if asked else {}
     for step in new:
         met = does.get(step, 0) | on_defaults(step, names[step], others)
-        if step.solid and step.zero is None and _has_nulls(lake, lane, steps, step, keys):
+        if step.solid and step.zero is None and _has_nulls(lake, lane, steps, step, mirror.keys):
             met |= OPEN
         if met:
-            yield Retyped(lane, step, met)
+            yield Retyped(lane, step, met, _key_of(lake, lane, steps, step, mirror))
+
+
+def _key_of(lake: Tables, lane: Lane, steps: Steps, step: SchemaStep, mirror: Mirror) -> Mapping[str, str]:
+    """The key by which changes after a step find their rows; nothing where another key follows before a change comes."""
+    logical = {
+        column.name: "string" if column.delta == "STRING" else column.type for column in mirror.columns
+    }
+    key = past_keys.key_at(str(step.order), lane.eras or (Era("", mirror.keys),), steps.ever, logical)
+    if not key.ends or step.column not in key.columns:
+        return key.columns
+    place = f"order_key > {duck.text(str(step.order))} AND order_key <= {duck.text(key.ends)}"
+    of_lane = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last} AND op <> 'truncate'"
+    rows = lake.ask(f"SELECT 1 AS n FROM {{changes.change}} WHERE {of_lane} AND {place} LIMIT 1")
+    return key.columns if rows else {}
 
 
 def _has_nulls(lake: Tables, lane: Lane, steps: Steps, step: SchemaStep, keys: Collection[str]) -> bool:
@@ -240,11 +257,10 @@ def rejected_defaults(retyped: Iterable[Retyped]) -> set[tuple[str, str]]:
 
 def keep(lake: Lake, mirror: Mirror, retyped: Iterable[Retyped], batch: int) -> int:
     """Write what cannot be known to `rejects`, guarded; returns the number of columns."""
-    texts = _texts(mirror)
     rows = [
         _reject(mirror, change, batch)
         for change in retyped
-        if not change.step.since and is_open(change.step, change.does, mirror.keys, texts)
+        if not change.step.since and is_open(change.step, change.does, change.key)
     ]
     if not rows:
         return 0
@@ -253,9 +269,13 @@ def keep(lake: Lake, mirror: Mirror, retyped: Iterable[Retyped], batch: int) -> 
     return len(set(rows)) if appended else 0
 
 
-def is_open(step: SchemaStep, does: int, keys: Collection[str], texts: Collection[str]) -> bool:
-    """True if no message contains the new values of existing rows, or the keys that they were given."""
-    return bool(does & OPEN) or (step.column in keys and _changes(step, does, texts))
+def is_open(step: SchemaStep, does: int, key: Mapping[str, str]) -> bool:
+    """True if no message contains the new values of existing rows, or the keys that they were given.
+
+    ``key`` has the columns of the key at the step's place, with their types.
+    """
+    texts = {name for name, logical in key.items() if delta(logical) == "STRING"}
+    return bool(does & OPEN) or (step.column in key and _changes(step, does, texts))
 
 
 def _reject(mirror: Mirror, retyped: Retyped, batch: int) -> tuple[object, ...]:

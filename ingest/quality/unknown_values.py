@@ -148,11 +148,11 @@ def _of_gaps(
 
 def _standing(lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: LeftUnknown, steps: _Made) -> int:
     """The rows that are older than a statement and that no whole row, or no value of its column, has set since."""
-    mirror, statement = subject.decided, gap.statement
+    statement = gap.statement
     emptied = max((str(step.order) for step in steps() if step.empties), default="")
     whole = "(op <> 'update' OR NOT coalesce(partial, false))"
     has = whole if gap.column is None else f"({whole} OR {duck.has_member('after', gap.column)})"
-    names = [former(name, steps()) for name in mirror.keys]
+    names = [former(name, steps()) for name in _key_then(subject, lane, gap, steps)]
     key = f"[{duck.cells(names)}]" if names else "order_key"
     left = f"[{duck.cells(names, 'before', 'after')}]" if names else "order_key"
     older = f"order_key < {duck.text(statement.order)}"
@@ -176,6 +176,19 @@ def _standing(lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: LeftUn
     )
     shown = _shown(lake, subject, gap)
     return int(found["n"] if shown is None else min(found["n"], shown))
+
+
+def _key_then(subject: CheckedMirror, lane: CheckedLane, gap: LeftUnknown, steps: _Made) -> tuple[str, ...]:
+    """The key, by its columns' names of now, that tells the rows of a statement apart: that of then, where it has changed it."""
+    mirror, place = subject.decided, gap.statement.order
+    eras = mirror.eras_of(lane.source, lane.table)
+    keys = next((era.keys for era in reversed(eras) if era.place < place), mirror.keys)
+    if gap.column not in keys:
+        return mirror.keys
+    for step in steps():
+        if step.action == "rename_column" and str(step.order) > place:
+            keys = tuple(step.to if key == step.column else key for key in keys)
+    return keys
 
 
 def _shown(lake: Lake, subject: CheckedMirror, gap: LeftUnknown) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -17,7 +17,7 @@ from ingest.config import Pipeline
 from ingest.config.model import Source as Origin
 from ingest.config.model import TableRule
 from ingest.fold import KeyCellError, Placed, Row, SchemaStep, Table, copies, former, key_of_change
-from ingest.gold import declared, eras, policy, retyped
+from ingest.gold import declared, eras, past_keys, policy, retyped
 from ingest.gold.eras import Run, evidence
 from ingest.gold.past_keys import inserted
 from ingest.gold.policy import APPLIED, HELD, NOTICED, PARTLY, Subject
@@ -34,7 +34,6 @@ from ingest.quality.statement_order import Arrived, Delivered, sent_again, unsur
 from ingest.silver.anchors import Event, event_rows, rows_before, stream_of
 from ingest.silver.lift import Lifting, SourceDecoder
 from ingest.silver.split_messages import Spot
-from ingest.types import delta
 from tests.formats.one_history.debezium import registry
 from tests.formats.one_history.writing import Dialect
 
@@ -212,7 +211,7 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
     if not mirror.keys:
         mirror.loud |= {"no key"} if changes else set()
         return mirror
-    mirror.loud |= _open(mirror, changes, types, found)
+    mirror.loud |= _open(own_eras or (Era("", mirror.keys),), changes, types, found)
     mirror.loud |= _unsure(changes, mine)
     base: list[Placed] = []
     rereads = "insert" not in formats.load(pipeline.sources[0].format).ABOUT.operations
@@ -280,17 +279,22 @@ def _live(
 
 
 def _open(
-    mirror: Mirror, changes: Sequence[dict[str, Any]], types: dict[str, str], found: Sequence[SchemaStep]
+    own_eras: Sequence[Era],
+    changes: Sequence[dict[str, Any]],
+    types: dict[str, str],
+    found: Sequence[SchemaStep],
 ) -> set[str]:
     """What the source has converted and no message shows, as `ingest.gold.retyped` rejects it."""
-    texts = {name for name, logical in types.items() if delta(logical) == "STRING"}
     renames = [step for step in found if step.action == "rename_column"]
     loud: set[str] = set()
     for step in found:
         if step.action != "retype_column" or step.since:
             continue
-        names = former(step.column, renames)
-        if retyped.is_open(step, retyped.on_defaults(step, names, found), mirror.keys, texts):
+        names, key = (
+            former(step.column, renames),
+            _key_after(own_eras, changes, types, found, str(step.order)),
+        )
+        if retyped.is_open(step, retyped.on_defaults(step, names, found), key):
             loud.add(f"values of {step.column} not known")
         for row in changes:
             if row["op"] not in ("read", "insert", "update") or row["order_key"] > str(step.order):
@@ -300,9 +304,22 @@ def _open(
             is_sent = any(name in after for name in names) or row["op"] != "update" or not row["partial"]
             if text is not None or (step.solid and is_sent):
                 does = retyped.effect(step, text, next((sent[name] for name in names if name in sent), ""))
-                if retyped.is_open(step, does, mirror.keys, texts):
+                if retyped.is_open(step, does, key):
                     loud.add(f"values of {step.column} not known")
     return loud
+
+
+def _key_after(
+    own_eras: Sequence[Era],
+    changes: Sequence[dict[str, Any]],
+    types: dict[str, str],
+    found: Sequence[SchemaStep],
+    place: str,
+) -> Mapping[str, str]:
+    """The key by which changes after a statement find their rows; nothing where another key follows before one comes."""
+    key = past_keys.key_at(place, own_eras, found, types)
+    met = (row["op"] != "truncate" and place < row["order_key"] <= key.ends for row in changes)
+    return key.columns if not key.ends or any(met) else {}
 
 
 def _unsure(changes: Sequence[dict[str, Any]], mine: Sequence[Statement]) -> set[str]:
