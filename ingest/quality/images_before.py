@@ -29,6 +29,7 @@ from ingest.errors import command, counted
 from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Step, Table, key_of_change, texts_of_key, typed
 from ingest.images_before import (
     NEVER_CAME,
+    NO_ROW,
     OTHER_INDEX,
     WHOLE,
     Chain,
@@ -40,6 +41,7 @@ from ingest.images_before import (
 from ingest.lake import barriers, duck
 from ingest.lake.datafiles import listed
 from ingest.lake.delta import Snapshot, snapshot
+from ingest.lake.json_cells import list_in
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, Shard, shard_of
 from ingest.lake.snapshots import CARRIED_SQL, read_sql
@@ -67,11 +69,18 @@ class Broken:
     batch: int
     differences: tuple[Mismatch, ...]
     certain: bool = True  # no load while changes came may have left the row out
+    op: Op = Op.UPDATE
+    silent: bool = False  # the change says nothing of its row before
 
     @property
     def is_unsent(self) -> bool:
         """True if no message has brought the row."""
         return self.differences[0] in (NEVER_CAME, OTHER_INDEX)
+
+    @property
+    def may_be_filtered(self) -> bool:
+        """True of an update of a row that was deleted: a filter at the source may have left out that it is there again."""
+        return self.op is Op.UPDATE and self.differences == (NO_ROW,)
 
 
 @dataclass(slots=True)
@@ -429,7 +438,7 @@ def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
     if unsent and not (loaded or lane.was_emptied):
         unsent = unsent & screened.other
     begun = _not_erased(lake, mirror, lane, _keys_of(unsent, lane, mirror)) if unsent else {}
-    gone = screened.missing
+    gone = screened.missing if screened.missing and _has_removed(lake, mirror, lane, since) else set[int]()
     if screened.unsaid and _tells_inserts(lake, lane.lane):
         gone = gone | screened.unsaid
     if not screened.suspects and not lane.met and not begun and not gone:
@@ -441,7 +450,7 @@ def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
     history = _history(lake, mirror, lane, keys | removed | begun)
     for each in broken(history, mirror, keys | removed, since, lane, begun, loaded=loaded):
         (proof.unsent if each.is_unsent else proof.broken).append(each)
-    proof.compared += len({each.key for each in proof.broken} - keys.keys())  # with no row
+    proof.compared += sum(each.silent or each.key not in keys for each in proof.broken)  # with no row
     proof.strong = not any(is_weak(row["order_key"]) for row in history.rows if row["batch"] > since)
     proof.proven = proof.compared - len(proof.broken) - proof.unjudged
     return proof
@@ -463,6 +472,21 @@ def _not_erased(
         return hidden.digest(lane.lane.table, cells) in digests
 
     return {key: texts for key, texts in keys.items() if not is_erased(key)} if digests else keys
+
+
+def _has_removed(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> bool:
+    """True if a lane may have removed a row, or moved it to another key, up to a batch: else no row that is missing was there.
+
+    Moves are counted by the keys that the messages named: by others any update may be one.
+    """
+    named = {*mirror.keys_without(*dict(lane.shard))}
+    return lane.was_emptied or any(
+        line["removes"] or not all(named <= {*key} for key in list_in(line["keys"]))
+        for line in lake.ask(
+            f"""SELECT DISTINCT deletes + key_changes > 0 AS removes, keys FROM {{books}}
+            WHERE {duck.of_lane(lane.lane.source, lane.lane.table)} AND batch <= {since} AND deletes + updates > 0"""
+        )
+    )
 
 
 def _tells_inserts(lake: Lake, lane: CheckedLane) -> bool:
@@ -658,7 +682,8 @@ def _broken(mirror: Mirror, link: images_before.Link, batch: int) -> Broken:
     change = link.event.change
     images: list[Image] = [image for image in (change.before, change.after) if image is not None]
     texts = tuple(str(next((image[name] for image in images if name in image), "")) for name in mirror.keys)
-    return Broken(link.key, texts, batch, link.differences, link.excuse is None)
+    is_silent = change.before is None
+    return Broken(link.key, texts, batch, link.differences, link.excuse is None, change.op, is_silent)
 
 
 # --- in words -------------------------------------------------------------------------------------
@@ -702,7 +727,7 @@ def _unsent(lake: Lake, subject: CheckedMirror, unsent: Sequence[Broken], undeci
     )
     reconcile = command("reconcile", lake.pipeline.file)
     beyond = f"; {counted(undecided, 'more key was', 'more keys were')} not judged" if undecided else ""
-    filtered = f"{_of_filter(lake, subject)}. " if why else ""
+    filtered = f"{_of_filter(lake, subject, NEVER_SENT)}. " if why else ""
     detail = (
         f"{_shown(lake, subject, unsent)}{beyond}. {why}{filtered}Compare {subject.name} with the source (`{reconcile}`), "
         "or load it again"
@@ -714,9 +739,9 @@ def _unsent(lake: Lake, subject: CheckedMirror, unsent: Sequence[Broken], undeci
     )  # fmt: skip
 
 
-def _of_filter(lake: Lake, subject: CheckedMirror) -> str:
-    """What to do where the source leaves rows out: one that comes into its filter may be sent as an update."""
-    rule, entry = lake.pipeline.quality_rule(subject.table), f"thresholds: {{{NEVER_SENT}: 1000000}}"
+def _of_filter(lake: Lake, subject: CheckedMirror, check: str) -> str:
+    """What to do about a check where the source leaves rows out: one that comes into its filter may be sent as an update."""
+    rule, entry = lake.pipeline.quality_rule(subject.table), f"thresholds: {{{check}: 1000000}}"
     listed = f"`- {{table: {subject.name}, {entry}}}` under quality:"
     line = f"`{entry}` into the quality: entry `table: {rule.table}`" if rule else listed
     return f"If the source sends only rows that meet a condition, one that comes to meet it looks alike: then write {line}"
@@ -737,7 +762,9 @@ def _shown(lake: Lake, subject: CheckedMirror, broken: Sequence[Broken]) -> str:
 
 
 def _detail(lake: Lake, subject: CheckedMirror, proof: Proof) -> str:
+    is_filtered = any(each.may_be_filtered for each in proof.broken)
+    filtered = f". {_of_filter(lake, subject, 'images_before')}" if is_filtered else ""
     return (
         f"{_shown(lake, subject, proof.broken)}. A message before was lost or is late, came in the wrong order, or a statement changed "
-        f"the row otherwise: compare {subject.name} with the source, or load it again"
+        f"the row otherwise: compare {subject.name} with the source, or load it again{filtered}"
     )
