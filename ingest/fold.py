@@ -130,7 +130,12 @@ def _relabelling(old: str, new: str) -> Callable[[str], str]:
             return new
         if text[:1] != "[":
             return text
-        return json.dumps(items(json.loads(text)), ensure_ascii=False, separators=(",", ":"))
+        try:
+            labels = json.loads(text)
+        except ValueError:  # another label, which begins so
+            return text
+        renamed = items(labels)
+        return text if renamed == labels else json.dumps(renamed, ensure_ascii=False, separators=(",", ":"))
 
     return relabelled
 

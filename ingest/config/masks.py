@@ -178,7 +178,9 @@ class _Plan:
         return kept[1]
 
     def _labels(self, name: str, labels: tuple[str, ...]) -> tuple[str, ...]:
-        """An enumeration's labels masked as values are; none if the mask gives several one text."""
+        """An enumeration's labels masked as values are; none if the mask gives several one text, or masks arrays of them whole."""
+        if types.base(self.sent.get(name, "")) == "json":
+            return ()
         images: list[Image] = [{name: label} for label in labels]
         self.images(images)
         masked = tuple(str(image[name]) for image in images)

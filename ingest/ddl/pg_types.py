@@ -98,10 +98,15 @@ def relabelled(old: Sequence[str], new: Sequence[str]) -> dict[str, str | None]:
 
     PostgreSQL adds a label at any place, gives one another name at its place, and drops none (documentation, ALTER TYPE). So
     where as many new labels stand between two that stay as are gone there, these are their names now. Any other list may be
-    that of another type.
+    that of another type, also one of which no label stays, unless there is only one. The same labels in another order are those
+    of a type that was made again, whose rows have kept theirs. A list with a label twice is none: no type has such labels.
     """
+    if set(old) == set(new) or len({*old}) < len(old) or len({*new}) < len(new):
+        return {}
     kept = [label for label in old if label in new]
     stay = [label for label in new if label in old]
+    if not kept and len(old) > 1:
+        return dict.fromkeys(old)
     if kept != stay:
         moved = {label for label, other in zip(kept, stay, strict=True) if label != other}
         return {label: None for label in old if label in moved or label not in new}

@@ -200,10 +200,15 @@ def _is_placeholder(text: str) -> bool:
 
 
 def labels_of(field: Field) -> tuple[str, ...]:
-    """The labels of an enumeration, or of an array of its labels, in their order; none of any other field."""
+    """The labels of an enumeration, or of an array of its labels, in their order; none of any other field.
+
+    Debezium escapes commas of MySQL's labels only, so a list of PostgreSQL's may be cut within a label. It is certainly so where
+    a label comes twice, which no type has: such a list is not read.
+    """
     item = _innermost(field)
     allowed = item.parameters.get("allowed", "") if item.semantic == _DATA + "Enum" else ""
-    return tuple(map(_label, _BETWEEN_LABELS.split(allowed))) if allowed else ()
+    labels = tuple(map(_label, _BETWEEN_LABELS.split(allowed))) if allowed else ()
+    return labels if len(set(labels)) == len(labels) else ()
 
 
 _BETWEEN_LABELS = re.compile(r"(?<!\\),")

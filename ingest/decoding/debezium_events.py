@@ -298,12 +298,11 @@ _DIALECTS = {"postgresql": "postgres", "oracle": "oracle", "sqlserver": "sqlserv
 def renames_labels(source: Image) -> bool:
     """True of rows from a database that may give an enumeration's label another name without changing a row: PostgreSQL.
 
-    Its connector sends no statements. MySQL and MariaDB convert the rows by a statement, which is sent; a row that says
-    neither its connector nor a log file may be of either, and a label that MySQL replaces no row has any more
-    (Reference Manual, "The ENUM Type": in strict mode; else it has become '').
+    Its connector sends no statements. MySQL and MariaDB convert the rows by a statement, which is sent. A flattened row that does
+    not name its connector shows it by ``lsn``, which is PostgreSQL's alone.
     """
     connector = source.get("connector")
-    return connector.lower() == "postgresql" if connector else not source.get("file")
+    return connector.lower() == "postgresql" if connector else bool(source.get("lsn"))
 
 
 # --- schema changes, transactions, heartbeats -----------------------------------------------------

@@ -211,7 +211,8 @@ def _shown(lake: Lake, subject: CheckedMirror, gap: LeftUnknown) -> int | None:
 
 
 def _is_label(cell: str, labels: Sequence[str]) -> str:
-    """SQL: true where a text is one of some labels, or an array that has one."""
+    """SQL: true where a cell is one of some labels, or an array that has one; a mirror may hold labels as numbers."""
+    cell = f"CAST({cell} AS VARCHAR)"
     items = (f"contains({cell}, {duck.text(msgspec.json.encode(label).decode())})" for label in labels)
     listed = ", ".join(map(duck.text, labels))
     return f"({cell} IN ({listed}) OR ({cell} LIKE '[%' AND ({' OR '.join(items)})))"

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, compress, islice
 from operator import gt
 
+import orjson
+
 from ingest import types
 from ingest.change import CONTROL_OPS, LOAD_BEGUN, LOAD_ENDED, Change, ChangeColumns, ColumnSchema, Op
 from ingest.fold import may_change_key
@@ -241,10 +243,27 @@ def _labels(
         return
     listed, strays = frozenset(column.labels), dict[str, str]()
     for order, row in rows:
-        label = row.new_cells.get(name)
-        if label is not None and label not in listed and label[:1] != "[":  # an array of labels
-            strays[label] = max(order, strays.get(label, ""))
+        text = row.new_cells.get(name)
+        if text is not None and text not in listed:
+            for label in _items(text):
+                if label not in listed:
+                    strays[label] = max(order, strays.get(label, ""))
     yield LabelList(column.labels, low, high, dict(islice(strays.items(), MAX_STRAYS)))
+
+
+def _items(text: str) -> list[str]:
+    """The labels of a cell: those of an array, which is a JSON list of texts or of such lists, or the only one."""
+    try:
+        waiting = orjson.loads(text) if text[:1] == "[" else [text]
+    except orjson.JSONDecodeError:  # a label that begins so
+        return [text]
+    labels: list[str] = []
+    for item in waiting:
+        if isinstance(item, list):
+            waiting.extend(item)
+        elif isinstance(item, str):
+            labels.append(item)
+    return labels or [text]
 
 
 MAX_STRAYS = 64  # a list that lacks more labels of one batch is none

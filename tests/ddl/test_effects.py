@@ -218,9 +218,13 @@ RELABELLED = [
     (("a", "b"), ("x", "b"), {"a": "x"}),
     (("a", "b"), ("a", "x", "new"), {"b": None}),  # which of the two it is does not show
     (("a", "b", "c"), ("new", "a", "x", "c"), {"b": "x"}),
-    (("a", "b", "c"), ("x", "y", "z"), {"a": "x", "b": "y", "c": "z"}),
+    (("a",), ("x",), {"a": "x"}),
+    (("a", "b"), ("x", "y"), {"a": None, "b": None}),  # or those of a type that was made again
+    (("a", "b"), ("b", "a"), {}),  # made again, and the rows have kept theirs
+    (("a", "b", "a", "b"), ("x", "b", "a", "b"), {}),  # cut within labels
+    (("a", "b", "c"), ("x", "b", "b"), {}),
     (("a", "b", "c"), ("a", "c"), {"b": None}),
-    (("a", "b", "c"), ("c", "b", "a"), {"a": None, "c": None}),
+    (("a", "b", "c"), ("c", "b", "a", "d"), {"a": None, "c": None}),
     (("a", "b"), ("b", "x"), {"a": None}),
 ]
 

@@ -263,6 +263,7 @@ LABELS = [
     ("a", ("a",)),
     ("", ()),
     (r"a\,b, c", ("a,b", " c")),  # a comma of a label's own
+    ("a,b,a,b", ()),  # PostgreSQL's labels with commas
 ]
 
 
