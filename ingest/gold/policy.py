@@ -318,7 +318,7 @@ _WORDS: dict[tuple[str, str], str] = {
     ("truncate_partition", EMPTY): (
         "takes {effect.to} for empty, because it has sent no row: if its rows are not published, load them"
     ),
-    ("truncate_partition", UNSENT): "nothing: no row has come under the name {effect.table}",
+    ("truncate_partition", UNSENT): "nothing: no row of the table has come under the name {effect.table}",
     ("truncate_partition", APART): "nothing: rows of {effect.to} come under its own name",
     ("truncate_partition", DETACHED): (
         "nothing: no message shows which of the rows that came under the name {effect.to} are those of {effect.table}"

@@ -46,6 +46,8 @@ class _Relation:
     references: list[_Reference] = field(default_factory=list)
     parents: dict[TableId, bool] = field(default_factory=dict)  # True if it is a partition of that
     since: str = ""  # the place of the statement that made it a partition, if it is known
+    # the names under which its rows came, each with the place from which on it is this table's; empty for only one, all along
+    names: list[tuple[TableId, str]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -62,6 +64,8 @@ class Reach:
     statement: Statement = field(init=False)
     tables: dict[TableId, _Relation] = field(default_factory=dict)
     made: dict[TableId, Effect] = field(default_factory=dict)  # types and domains, by their names
+    # a place up to which rows have come under a name since another one: each answer reads all rows of the name
+    known: dict[tuple[TableId, str], str] = field(default_factory=dict)
 
     def take(self, statement: Statement) -> Iterator[Effect]:
         """A statement's effects, each followed by what it does to other tables."""
@@ -159,7 +163,9 @@ class Reach:
 
     def _create(self, effect: Effect) -> None:
         """A new table, with the columns of the table that it is like or a partition of."""
-        relation = self._relation(effect.table) if effect.note == "if-not-exists" else _Relation()
+        before = self.tables.get(effect.table)  # then it is the same table, whose CREATE comes again
+        names = [(effect.table, self.statement.order)] if before is None else before.names
+        relation = self._relation(effect.table) if effect.note == "if-not-exists" else _Relation(names=names)
         self.tables[effect.table] = relation
         if effect.other_table and (like := self.tables.get(effect.other_table)):
             relation.whole, relation.structure = like.whole, like.structure.copy()
@@ -171,8 +177,8 @@ class Reach:
 
     def _rename(self, old: TableId, new: TableId) -> None:
         """A table under its new name, also where other tables name it."""
-        if (moved := self.tables.pop(old, None)) is not None:
-            self.tables[new] = moved
+        moved = self.tables[new] = self.tables.pop(old, _Relation())
+        moved.names = [*(moved.names or [(old, "")]), (new, self.statement.order)]
         for table in self.tables.values():
             table.references = [
                 replace(each, to=new) if each.to == old else each for each in table.references
@@ -241,10 +247,10 @@ class Reach:
     def _of_partition(self, effect: Effect) -> Iterator[Effect]:
         """What is done to a table's partition, and what that does to the partition's own mirror."""
         tables, attached = [effect.table, *self._above(effect.table)], effect.other_table
-        table = next((table for table in tables if table in self.rows), None)
+        table = next((table for table in tables if attached and self._has_sent(table, _LAST)), None)
         if attached is not None and table is not None:
             yield replace(effect, table=table)
-            if attached in self.rows and self.came(table, "", _LAST, surely=True):
+            if attached in self.rows and self.came(table, self.statement.order, _LAST, surely=True):
                 yield _unread(attached, f"its rows come under the name of {table} from there on")
             return
         relations = (each for each in self.statement.effects if each.action == "disinherit")
@@ -282,10 +288,30 @@ class Reach:
     def _comes_under(self, table: TableId, partition: TableId) -> bool:
         """True if rows of a partition may have come under the name of a table above it: none has come under its own."""
         place = self.statement.order
-        if table not in self.rows or not self.came(table, "", place):
+        if table not in self.rows or not self._has_sent(table, place):
             return False
         since = self.tables.get(partition, _Relation()).since
-        return partition not in self.rows or not self.came(partition, since, place, surely=True)
+        return not any(
+            self.came(name, max(low, since), high, surely=True)
+            for name, low, high in self._names(partition, place)
+        )
+
+    def _has_sent(self, table: TableId, until: str) -> bool:
+        """True if a table may have sent rows up to a place, under any of its names; others had the name before it."""
+        for name, low, high in self._names(table, until):
+            if (name, low) in self.known and self.known[name, low] <= high:
+                return True
+            if self.came(name, low, _LAST) and (high == _LAST or self.came(name, low, high)):
+                self.known[name, low] = high
+                return True
+        return False
+
+    def _names(self, table: TableId, until: str) -> Iterator[tuple[TableId, str, str]]:
+        """The names under which a table's rows came up to a place, each with the places between which it was this table's."""
+        names = self.tables.get(table, _Relation()).names or [(table, "")]
+        for number, (name, low) in enumerate(names, 1):
+            if name in self.rows:
+                yield name, low, names[number][1] if number < len(names) else until
 
     def _schema(self, effect: Effect) -> Iterator[Effect]:
         """Every table of a schema or database under its new name."""
