@@ -301,7 +301,8 @@ class Reach:
         for name, low, high in self._names(table, until):
             if (name, low) in self.known and self.known[name, low] <= high:
                 return True
-            if self.came(name, low, _LAST) and (high == _LAST or self.came(name, low, high)):
+            ever = not low or self.came(name, low, _LAST)  # a name in `rows` has sent some
+            if ever and (high == _LAST or self.came(name, low, high)):
                 self.known[name, low] = high
                 return True
         return False

@@ -330,6 +330,8 @@ def test_partitions_are_asked_for_once(*, sends: bool) -> None:
         return sends and not surely
 
     reach = Reach({root}, came=came)
+    made = Statement("0", "s", root, 1, "0.0", "CREATE", "safe", (Effect("create_table", root),))
+    assert [*made.effects] == [*reach.take(made)]
     for number in range(300):
         part = TableId("db", "s", f"p{number}")
         effects = Effect("inherit", part, to=root, note="partition-of"), Effect("drop_table", part)
