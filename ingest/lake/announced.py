@@ -215,21 +215,9 @@ def _statement(lane: LaneId, name: str, column: _SentColumn, said: Decided) -> S
         has_default=has_default,
         note=None if has_default else UNANNOUNCED,
     )
-    mark = json.dumps([column.batch, source, *table, name])
-    number = hashlib.sha256(mark.encode()).hexdigest()[:8]
+    mark = [column.batch, source, *table, name]
     text = f"rows came with the new column {name}, which no statement has added"
-    return Statement(
-        number,
-        source,
-        table,
-        column.batch,
-        column.having,
-        text,
-        "safe",
-        (effect,),
-        said.get((number, column.batch), ""),
-        is_announced=True,
-    )
+    return _announced_by(lane, mark, column.batch, column.having, text, "safe", (effect,), said)
 
 
 def _relabelling(lane: LaneId, change: _Relabelling, said: Decided) -> Statement:
@@ -238,20 +226,25 @@ def _relabelling(lane: LaneId, change: _Relabelling, said: Decided) -> Statement
         Effect("relabel_column", table, change.column, to=new, default=label)
         for label, new in change.became.items()
     )
-    mark = json.dumps([source, *table, change.column, change.old, change.new])
-    number = hashlib.sha256(mark.encode()).hexdigest()[:8]
-    return Statement(
-        number,
-        source,
-        table,
-        change.batch,
-        change.place,
-        change.text,
-        kind_of(effects),
-        effects,
-        said.get((number, change.batch), ""),
-        is_announced=True,
-    )
+    mark = [source, *table, change.column, change.old, change.new]
+    return _announced_by(lane, mark, change.batch, change.place, change.text, kind_of(effects), effects, said)
+
+
+def _announced_by(
+    lane: LaneId,
+    mark: Sequence[object],
+    batch: int,
+    place: str,
+    text: str,
+    kind: str,
+    effects: tuple[Effect, ...],
+    said: Decided,
+) -> Statement:
+    """The statement that a lane's rows stand for; it has the same number for the same ``mark``, by which it is decided."""
+    source, table = lane
+    number = hashlib.sha256(json.dumps(mark).encode()).hexdigest()[:8]
+    decision = said.get((number, batch), "")
+    return Statement(number, source, table, batch, place, text, kind, effects, decision, is_announced=True)
 
 
 # --- what statements say ----------------------------------------------------------------------------
