@@ -17,14 +17,13 @@ import pyarrow.compute as pc
 
 from ingest.change import LaneId, Op, TableId
 from ingest.departures import NO_TRANSACTION
-from ingest.fold import Key, KeyCellError
+from ingest.fold import Key, KeyCellError, key_of_texts
 from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import shard_of
 from ingest.lake.schemas import CHANGES
 from ingest.lake.tables import Tables
 from ingest.quality.arrow_rows import changes_since, read_sums
-from ingest.quality.images_before import typed_key
 from ingest.quality.subjects import NOTHING_CUT, CheckedLane, CheckedMirror, Cut
 
 REACH = 8  # batches before the ones to check in which a cut transaction may have begun
@@ -112,5 +111,5 @@ def _met(lake: Tables, subject: CheckedMirror, lane: CheckedLane, since: int) ->
         cells = dict(zip(names, map(str, row["left_key"]), strict=True)) | shard
         texts = tuple(cells[name] for name in mirror.keys)
         with suppress(KeyCellError):  # rejected
-            met[typed_key(mirror, texts)] = texts
+            met[key_of_texts(mirror.keys, texts, mirror.key_types)] = texts
     return met

@@ -26,7 +26,17 @@ import pyarrow.compute as pc
 from ingest import formats, images_before
 from ingest.change import LOAD_ENDS, Image, Op
 from ingest.errors import command, counted
-from ingest.fold import Key, KeyCellError, Placed, SchemaStep, Step, Table, key_of_change, texts_of_key, typed
+from ingest.fold import (
+    Key,
+    KeyCellError,
+    Placed,
+    SchemaStep,
+    Step,
+    Table,
+    key_of_change,
+    key_of_texts,
+    texts_of_key,
+)
 from ingest.images_before import (
     NEVER_CAME,
     NO_ROW,
@@ -546,7 +556,7 @@ def still_broken(
     keys: dict[Key, tuple[str, ...]] = {}
     for cells in texts:
         with suppress(KeyCellError):  # the key has got another type, and no row of the mirror can have it
-            keys[typed_key(mirror, cells)] = cells
+            keys[key_of_texts(mirror.keys, cells, mirror.key_types)] = cells
     if not keys:
         return broken_keys
     for lane_now in subject.lanes:
@@ -585,22 +595,10 @@ def _keys_of(hashes: set[int], lane: ProvenLane, mirror: Mirror) -> dict[Key, tu
         for images in ((change.before, change.after), (change.after, change.before)):
             try:
                 texts = tuple(map(str, texts_of_key(mirror.keys, *images)))
-                keys.setdefault(typed_key(mirror, texts), texts)
+                keys.setdefault(key_of_texts(mirror.keys, texts, mirror.key_types), texts)
             except KeyCellError:
                 continue  # rejected
     return keys
-
-
-def typed_key(mirror: Mirror, texts: Sequence[str]) -> Key:
-    """The key of some texts.
-
-    Raises:
-        KeyCellError: a text is not a value of its column's type.
-    """
-    return tuple(
-        typed(mirror.key_types.get(name, "unknown"), text, name)
-        for name, text in zip(mirror.keys, texts, strict=True)
-    )
 
 
 def broken(

@@ -14,7 +14,7 @@ from typing import Any
 
 from ingest.change import LOAD_ENDS
 from ingest.errors import command, counted
-from ingest.fold import Key, KeyCellError
+from ingest.fold import Key, KeyCellError, key_of_texts
 from ingest.lake import duck
 from ingest.lake.books import LoadMark, load_marks
 from ingest.lake.lanes import IS_LOAD_MARKED
@@ -25,7 +25,6 @@ from ingest.order import loaded_sql, phase_of, place_sql, same_place, weak_sql
 from ingest.quality.arrow_rows import mirror_rows
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.cell_diff import key_of_row
-from ingest.quality.images_before import typed_key
 from ingest.quality.live_rows import live_rows
 from ingest.quality.ordered_lane import OrderedLane, from_places
 
@@ -51,7 +50,7 @@ def held(ordered: OrderedLane, keys: Sequence[Sequence[str]]) -> Sequence[Sequen
     for texts in keys:
         cells = [shard.get(name, text) for name, text in zip(mirror.keys, texts, strict=True)]
         with suppress(KeyCellError):  # such a change is rejected
-            by_key[typed_key(mirror, cells)] = texts
+            by_key[key_of_texts(mirror.keys, cells, mirror.key_types)] = texts
     kinds = [ordered.subject.types.get(column.column, "") for column in mirror.columns]
     rows = mirror_rows(ordered.lake, mirror, kinds, by_key)
     of_rows = {key_of_row(row, mirror, kinds) for row in rows}
