@@ -7,7 +7,6 @@ a sample of the rejects.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -28,7 +27,7 @@ from ingest.lake.rejects import PLACE
 from ingest.lake.schemas import DDL
 from ingest.lake.stamps import NO_STAMPS, change_of, stamps_of
 from ingest.lake.tables import Tables
-from ingest.values.typed_values import value_of
+from ingest.values.typed_values import held
 
 ROW = (
     "order_key", "op", "partial", "before", "after", "batch", *PLACE, "row", "sequence", "event_time",
@@ -37,7 +36,6 @@ ROW = (
 SUSPECTS = 20
 SHARDS = 8  # values of a shard column in one sentence
 _ROW_SQL = ", ".join(f'"{name}"' for name in ROW)
-_CUT = re.compile(r"(\.[0-9]{6})[0-9]+")
 ROUNDS = 50  # key changes from key to key; no real row has more
 
 Row = dict[str, Any]
@@ -323,7 +321,7 @@ def present(lake: Tables, mirror: Mirror, texts: Sequence[str], folded: Image | 
         for row in rows
         for column in columns
         if column.name not in mirror.keys
-        and _value(column.type, row[column.name]) != _value(column.type, (folded or {}).get(column.name))
+        and not _same(column.type, row[column.name], (folded or {}).get(column.name))
     }
     return Present(tuple(rows), tuple(sorted(differing)))
 
@@ -338,16 +336,10 @@ def _equals(column: Column, text: str) -> str:
     return f"{cell} = CAST({literal} AS {duck.type_of(kind)})"
 
 
-def _value(logical: str, text: str | None) -> object:
-    """A cell's value as the mirror holds it: truncated as its type requires, None if the text does not fit."""
-    if text is None:
-        return None
-    try:
-        is_time = types.family(logical) in ("datetime", "timestamp")
-        value = value_of(logical, _CUT.sub(r"\1", text) if is_time else text)
-    except (ValueError, ArithmeticError):
-        return None
-    return "NaN" if value != value else value  # noqa: PLR0124 - NaN alone is not itself
+def _same(logical: str, text: str | None, other: str | None) -> bool:
+    """True if a mirror holds one value for two texts: none for a text that does not fit."""
+    value, second = (None if each is None else held(logical, each) for each in (text, other))
+    return value == second
 
 
 def cell_text(column: Column) -> str:

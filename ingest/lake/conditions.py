@@ -13,7 +13,7 @@ from ingest import types
 from ingest.config import TableRule, conditions
 from ingest.errors import FaultError, HeldError, fault_of, first_line
 from ingest.lake import duck
-from ingest.values.typed_values import value_of
+from ingest.values.typed_values import held
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     Cells = Callable[[str], pa.Array | pa.ChunkedArray]
 
 _SOURCE = re.compile(r" when casting from source column c[0-9]+")  # by a number that only `numbered` knows
-_FRACTION = re.compile(r"(:[0-9]{2}\.[0-9]{6})[0-9]+")
 _WHERE = ""  # the rule that is the condition; each other one is named by its computed column
 _LOGICAL = {
     "BOOLEAN": "boolean", "TINYINT": "int8", "SMALLINT": "int16", "INTEGER": "int32", "BIGINT": "int64",
@@ -222,12 +221,9 @@ def _texts(expression: str, values: Mapping[str, str | None], types_: Mapping[st
     texts: list[str | None] = []
     for name in conditions.columns(expression):
         text = values.get(name)
-        try:
-            if text is not None and types.delta(types_[name]) != "STRING":
-                value = value_of(types_[name], _FRACTION.sub(r"\1", text))
-                text = _text(value) if types_[name] == "hex" else text
-        except (ValueError, ArithmeticError):
-            text = None
+        value = None if text is None else held(types_[name], text)
+        if value is None or types_[name] == "hex":
+            text = None if value is None else _text(value)
         texts.append(text)
     return texts
 

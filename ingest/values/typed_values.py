@@ -20,6 +20,7 @@ from ingest.values.numbers_and_bytes import MAX_NUMBER_LENGTH, hex_bytes
 _FULL = {name: re.compile(types.PATTERNS[name], re.ASCII) for name in types.PATTERNS}
 _BITS = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}
 _NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+_MICROS = re.compile(r"(\.[0-9]{6})[0-9]+")
 
 
 def value_of(logical: str, text: str) -> object:
@@ -42,6 +43,15 @@ def fits(logical: str, text: str) -> bool:
     except (ValueError, ArithmeticError):
         return False
     return True
+
+
+def held(logical: str, text: str) -> object:
+    """The value that a mirror holds for a text: without the digits after the sixth of a second. None if the text does not fit."""
+    is_time = types.family(logical) in ("datetime", "timestamp")
+    try:
+        return value_of(logical, _MICROS.sub(r"\1", text) if is_time else text)
+    except (ValueError, ArithmeticError):
+        return None
 
 
 def _integer(text: str, delta: str) -> object:
