@@ -115,7 +115,12 @@ class Source:
     @property
     def by_arrival(self) -> bool:
         """True if arrival orders all of its messages, or some of them."""
-        return self.options.order_by != "sequence" or formats.load(self.format).ABOUT.by_arrival
+        return self.options.order_by != "sequence" or self.about.by_arrival
+
+    @property
+    def about(self) -> formats.About:
+        """What is known of its format."""
+        return formats.load(self.format).ABOUT
 
 
 class MadeColumn(NamedTuple):
@@ -329,25 +334,23 @@ class Pipeline:
         """True if a shard column names the source, too, because there are several."""
         return len(self.sources) > 1
 
+    def about(self, source: str) -> formats.About:
+        """What is known of a source's format; nothing odd of a source that the file does not have any more."""
+        entry = self.by_source.get(source)
+        return formats.UNKNOWN if entry is None else entry.about
+
     def shared_reads(self, source: str) -> bool:
         """True if rows of a source's snapshots share a position, so that it does not tell one from another."""
-        about = self._about(source)
-        return about is not None and about.shared_reads
+        return self.about(source).shared_reads
 
     def sends_no_inserts(self, source: str) -> bool:
         """True if rows that are new to a source come otherwise than as inserts."""
-        about = self._about(source)
-        return about is not None and "insert" not in about.operations
+        return "insert" not in self.about(source).operations
 
     def images_before(self, source: str) -> ImagesBefore:
         """How a source writes what rows were before."""
-        about = self._about(source)
-        return ImagesBefore() if about is None else replace(about.before, counts_rows=about.counts_rows)
-
-    def _about(self, source: str) -> formats.About | None:
-        """What is known of a source's format; None for a source that the file does not have any more."""
-        entry = self.by_source.get(source)
-        return None if entry is None else formats.load(entry.format).ABOUT
+        about = self.about(source)
+        return replace(about.before, counts_rows=about.counts_rows)
 
     def shown(self, place: str) -> str:
         """A path, or a place in it, for display: from the pipeline file's folder on if it is below."""

@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from ingest import formats
 from ingest.bronze.land import last_batch
 from ingest.change import LaneId, Op
 from ingest.config import conditions
@@ -283,8 +282,7 @@ class _Found:
         if stretches:
             self.lanes[lane] = stretches
         self.doubtful |= _beside(lake, mirror, lane, rows)
-        source = lake.pipeline.by_source.get(lane[0])
-        if source is not None and formats.load(source.format).ABOUT.split_moves:
+        if lake.pipeline.about(lane[0]).split_moves:
             self.unplaced += sum(
                 is_weak(row["order_key"]) and (row["before"] is None or row["op"] == Op.DELETE)
                 for row in rows

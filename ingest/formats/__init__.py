@@ -112,6 +112,10 @@ class About:
         return self.strength != "strong" or self.order_by == "arrival"
 
 
+UNKNOWN = About("", "", ("insert",), "", "", "", "", "", "")
+"""Of a format that is not known: nothing odd."""
+
+
 class Format(Protocol):
     """The shape of a format module."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TypeVar
 
-from ingest import formats, types
+from ingest import types
 from ingest.change import LaneId, TableId
 from ingest.config import Source
 from ingest.lake import duck
@@ -62,7 +62,7 @@ def sends_nulls(lake: Tables, source: Source) -> bool:
     An update does not prove it where its former values name the columns that became NULL: the decoder writes these NULLs.
     """
     null = duck.text(_NULL)
-    condition = " AND op <> 'update'" if formats.load(source.format).ABOUT.before.changed_only else ""
+    condition = " AND op <> 'update'" if source.about.before.changed_only else ""
     return bool(
         lake.ask(
             f"""SELECT 1 AS n FROM {{changes.change}} WHERE source = {duck.text(source.name)}{condition}
@@ -74,7 +74,7 @@ def sends_nulls(lake: Tables, source: Source) -> bool:
 def leaves_out_nulls(lake: Tables, name: str) -> bool | None:
     """True if rows of a source lack a column where it is NULL; None if neither its options nor its messages say."""
     source = lake.pipeline.by_source.get(name)
-    if source is None or not formats.load(source.format).ABOUT.leaves_out_nulls:
+    if source is None or not source.about.leaves_out_nulls:
         return False
     if source.options.left_out is not None:
         return source.options.left_out == "null"

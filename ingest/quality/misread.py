@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ingest import formats
 from ingest.change import LaneId
 from ingest.ddl import Effect
 from ingest.errors import command, counted
@@ -20,6 +19,7 @@ from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import rule_for
+from ingest.lake.structures import Structure
 from ingest.quality.catalogue import TYPES_MISREAD, Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
@@ -80,8 +80,7 @@ def _unshown(
     Only rows of a format that sends a SET as a list are asked for lists, and not where the pipeline file names the column: as
     `json` or `string` it keeps the list on purpose. A negative number is wrong in every type of numbers.
     """
-    source = lake.pipeline.by_source.get(lane.source)
-    has_lists = source is not None and formats.load(source.format).ABOUT.sets_as_lists
+    has_lists = lake.pipeline.about(lane.source).sets_as_lists
     given = rule_for(lake.pipeline, lane.table, subject.path).columns
     return {
         name: logical
@@ -92,14 +91,13 @@ def _unshown(
 
 def _declared(effects: Iterable[Effect]) -> dict[str, str]:
     """The columns of which cells may prove the type that the last of a table's effects on each declares."""
-    types: dict[str, str | None] = {}
+    table = Structure()
     for effect in effects:
         if effect.action == "create_table" and effect.columns:
-            types = {column.name: column.type for column in effect.columns}
-        elif effect.action == "rename_column":
-            types[effect.new_name] = types.pop(effect.column or "", None)
-        elif effect.action == "drop_column":
-            types.pop(effect.column or "", None)
-        elif effect.column and effect.type is not None:
-            types[effect.column] = effect.type
-    return {name: logical for name, logical in types.items() if logical in _PROOFS}
+            table = Structure()
+        table.take(effect)
+    return {
+        column.name: column.type
+        for column in table.columns.values()
+        if column.type and column.type in _PROOFS
+    }

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 
-from ingest import formats
 from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.tables import Tables
@@ -28,7 +27,7 @@ def not_deleted(lake: Tables, booked: Mapping[str, Booked], since: int, last: in
         source.name
         for source in lake.pipeline.sources
         if source.kind == "kafka" and source.name in booked and booked[source.name].control_ever
-        if formats.load(source.format).ABOUT.null_deletes
+        if source.about.null_deletes
     ]
     if not names:
         return

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ingest import formats
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
 from ingest.lake import duck, mirrors, targets
@@ -355,7 +354,5 @@ def _complete(table: TableFact, pipeline: Pipeline) -> None:
                 column.misfits = int(check.observed)
     table.explain = queries.history(source, table.keys, examples[0] if examples else "")
     sources = {name for name, _ in table.lanes}
-    known = [
-        formats.load(source.format).ABOUT.losses for source in pipeline.sources if source.name in sources
-    ]
+    known = [source.about.losses for source in pipeline.sources if source.name in sources]
     table.losses = tuple(dict.fromkeys(loss for losses in known for loss in losses))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ingest import formats
 from ingest.errors import command, counted
 from ingest.quality.catalogue import Metric
 from ingest.quality.ordered_lane import OrderedLane
@@ -16,7 +15,7 @@ from ingest.quality.ordered_lane import OrderedLane
 
 def turned_rows(ordered: OrderedLane) -> Iterator[Metric]:
     """The number of new rows that sort before the row of their position which arrived before them, and are no repeats."""
-    if not formats.load(ordered.source.format).ABOUT.counts_rows or not ordered.lane.changes:
+    if not ordered.source.about.counts_rows or not ordered.lane.changes:
         return
     # a file that ends inside a transaction goes on in the next one
     stream = 'PARTITION BY topic, "partition"' if ordered.source.kind == "kafka" else ""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 
-from ingest import formats
 from ingest.errors import counted
 from ingest.lake import condensed, duck
 from ingest.lake.lake import Lake
@@ -46,11 +45,7 @@ def missing(lake: Lake, booked: Mapping[str, Booked], since: int, last: int) -> 
 
 def _shown_by(lake: Lake, booked: Mapping[str, Booked]) -> tuple[list[str], list[str]]:
     """The sources whose marks count a transaction's changes, and those that number its parts."""
-    abouts = {
-        source.name: formats.load(source.format).ABOUT
-        for source in lake.pipeline.sources
-        if source.name in booked
-    }
+    abouts = {source.name: source.about for source in lake.pipeline.sources if source.name in booked}
     marked = [
         name
         for name, about in abouts.items()

@@ -19,7 +19,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ingest import formats
 from ingest.change import READ_MEANWHILE
 from ingest.errors import command, counted
 from ingest.lake import duck
@@ -37,7 +36,7 @@ _ARRIVAL = 'batch, part, "offset", "row"'
 
 def rows_not_loaded_again(ordered: OrderedLane) -> Iterator[Metric]:
     """Rows older than a second load that has come to its end, and that it did not contain."""
-    known = formats.load(ordered.source.format).ABOUT
+    known = ordered.source.about
     mirror = ordered.subject.mirror
     if mirror is None or not ordered.subject.keyed or known.load_ends == "marks":
         return
