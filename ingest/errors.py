@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +25,12 @@ _DECODER = json.JSONDecoder()
 def command(*words: object) -> str:
     """An `ingest` command quoted for a shell, whatever its paths and names contain."""
     return shlex.join(["ingest", *map(str, words)])
+
+
+def explain_command(file: object, mirror: str, key: Sequence[str]) -> str:
+    """The command that shows the life of a row, by the texts of its key: one that begins with a dash is no option."""
+    dashes = ("--",) if any(text.startswith("-") for text in key) else ()
+    return command("explain", file, mirror, *dashes, *key)
 
 
 _COMMAND = re.compile(r"""\bingest ((?:[a-z-]+ ){1,2})((?:'[^']*'|"[^"]*"|[^\s'"`])+)""")
@@ -45,7 +51,12 @@ def _pointed(file: str, recorded: re.Match[str]) -> str:
 
 def counted(count: int, noun: str, nouns: str = "") -> str:
     """A number with its noun: ``1 message``, ``1,204 messages``."""
-    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
+    return f"{count:,} {agreeing(count, noun, nouns or noun + 's')}"
+
+
+def agreeing(count: int, one: str, several: str) -> str:
+    """The word that goes with a number of things: `it` or `they`, `has` or `have`."""
+    return one if count == 1 else several
 
 
 def capitalised(sentence: str) -> str:

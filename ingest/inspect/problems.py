@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ingest.catalog import registrations
 from ingest.change import TableId
 from ingest.config import load
-from ingest.errors import ConfigError, HeldError, IngestError, command, counted
+from ingest.errors import ConfigError, HeldError, IngestError, agreeing, command, counted, explain_command
 from ingest.gold import completed
 from ingest.gold.policy import PARTLY
 from ingest.inspect.due import overdue
@@ -370,7 +370,7 @@ def _typed(complaint: report.Complaint, mirror: str, facts: Facts) -> str:
     cells = list(key_cells(failing[0]).values()) if failing else []
     texts = [cell for cell in cells if cell is not None]
     if cells and texts == cells:  # `explain` takes no NULL
-        return command("explain", facts.file, mirror, *texts)
+        return explain_command(facts.file, mirror, texts)
     return command("report", facts.file)
 
 
@@ -602,11 +602,10 @@ def _of_source(name: str, problem: Problem) -> Problem:
 
 
 def _rejected(kind: str, count: int) -> str:
-    one = count == 1
     return {
         "message": f"{counted(count, 'message')} could not be decoded; "
-        f"{'it' if one else 'each'} may belong to any table",
-        "cell": f"{counted(count, 'cell')} did not fit {'its' if one else 'their'} column",
+        f"{agreeing(count, 'it', 'each')} may belong to any table",
+        "cell": f"{counted(count, 'cell')} did not fit {agreeing(count, 'its', 'their')} column",
     }.get(kind, f"{counted(count, 'change was', 'changes were')} refused")
 
 

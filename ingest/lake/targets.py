@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 from ingest import types
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule, target
-from ingest.errors import command, counted
+from ingest.errors import agreeing, command, counted
 from ingest.lake import commits, decoded_with, faults, feeds, lanes
 from ingest.lake.decoded_with import Outdated
 from ingest.lake.mirrors import Column, Mirror, fed_before, known, may_move, reshaped, rule_for, rules, unfed
@@ -156,7 +156,7 @@ def _of_types(pipeline: Pipeline, wrong: Iterable[Mistyped]) -> Iterator[Unlike]
         said = "; ".join(f"{each.mirror.name}: {each.said}" for each in listed[:_SINGLY])
         have = f"{counted(len(listed), 'mirror')} have not the types that columns: declares"
         typed = " and then ".join(f"`{each}`" for each in commands)
-        folds = f"{typed} {'folds' if len(commands) == 1 else 'fold'} their rows again with these."
+        folds = f"{typed} {agreeing(len(commands), 'folds', 'fold')} their rows again with these."
         more = f"{said}; and {len(listed) - _SINGLY} more"
         yield Unlike("declared_types", "", f"{have} ({more}): {folds}", commands[0])
         return
@@ -178,7 +178,7 @@ def _of_vectors(pipeline: Pipeline, wrong: Sequence[Mirror]) -> Iterator[Unlike]
             else f"{counted(len(group), 'mirror')}, such as {group[0]}, ask their"
         )
         asks = f"{asking} readers to know deletion vectors, though plain_tables: is true"
-        makes = f"`{typed}` makes {'it' if is_one else 'them'} plain"
+        makes = f"`{typed}` makes {agreeing(len(group), 'it', 'them')} plain"
         yield Unlike("not_plain", group[0] if is_one else "", f"{asks}: {makes}.", typed)
 
 

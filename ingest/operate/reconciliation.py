@@ -12,7 +12,7 @@ from typing import Any
 
 from ingest.change import TableId
 from ingest.config import Pipeline
-from ingest.errors import command, counted
+from ingest.errors import command, counted, explain_command
 from ingest.gold import approval
 from ingest.inspect import status as looking
 from ingest.lake import decisions, duck, records, rejects
@@ -45,7 +45,6 @@ def described(
     cause: Callable[[RowDifference], str],
 ) -> dict[str, Any]:
     """A row that differs, as JSON has it; ``waits``: the stream has not passed the look yet."""
-    dashes = ["--"] if any(text.startswith("-") for text in difference.key) else []
     return {
         "table": table.table,
         "kind": difference.kind,
@@ -53,7 +52,7 @@ def described(
         "key": dict(zip(table.keys, difference.key, strict=True)),
         "cells": {name: {"source": a, "mirror": b} for name, (a, b) in difference.cells.items()},
         "cause": "the stream has not passed this look yet" if waits else cause(difference),
-        "explain": command("explain", file, table.mirror, *dashes, *difference.key),
+        "explain": explain_command(file, table.mirror, difference.key),
     }
 
 

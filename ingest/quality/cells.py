@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from ingest import types
 from ingest.change import TableId
-from ingest.errors import command, counted
+from ingest.errors import agreeing, command, counted, explain_command
 from ingest.fold import DELETED, Key, KeyCellError, SchemaStep, typed
 from ingest.images_before import WHOLE, ImagesBefore
 from ingest.lake import duck
@@ -167,7 +167,7 @@ def metrics(lake: Lake, subject: CheckedMirror, compared: Compared) -> Iterator[
     if compared.reread:
         keys = sorted(key_json(subject.decided.keys, compared.texts[key]) for key in compared.reread)
         detail = (
-            f"{counted(len(keys), 'key')}, such as {keys[0]}, {'was' if len(keys) == 1 else 'were'} read again with other "
+            f"{counted(len(keys), 'key')}, such as {keys[0]}, {agreeing(len(keys), 'was', 'were')} read again with other "
             f"values, and no change came in between. {reloads.advice(lake, subject)}Else the source's key has more columns or "
             f"digits than the messages show: compare {subject.name} with the source"
         )
@@ -201,7 +201,7 @@ def _inserted_twice(lake: Tables, subject: CheckedMirror, compared: Compared) ->
     )
     if keys:
         detail = (
-            f"{counted(len(keys), 'key')}, such as {min(keys)}, {'was' if len(keys) == 1 else 'were'} inserted again with other "
+            f"{counted(len(keys), 'key')}, such as {min(keys)}, {agreeing(len(keys), 'was', 'were')} inserted again with other "
             "values and without a delete in between. If the source sends inserts for updates, write `inserts: upsert` under its "
             f"options, then `{command('backfill', lake.pipeline.file, '--last', lake.decoded())}`. {reloads.advice(lake, subject)}Else the key of {subject.name} may have got another "
             f"column: write `keys: [...]` into its tables: entry of {lake.pipeline.file}, then "
@@ -216,8 +216,7 @@ def _detail(lake: Tables, subject: CheckedMirror, compared: Compared, difference
     for wrong in differences[:3]:
         texts = compared.texts[wrong.key]
         key = ", ".join(f"{name} = {text}" for name, text in zip(subject.decided.keys, texts, strict=True))
-        words = ("--", *texts) if any(text.startswith("-") for text in texts) else texts
-        asks = command("explain", lake.pipeline.file, subject.name, *words)
+        asks = explain_command(lake.pipeline.file, subject.name, texts)
         about = f"{key}{f': {wrong.column}' if wrong.column else ''} "
         shown.append(f"{about}{wrong.text} (see `{asks}`)" if texts else wrong.text)
     more = f"; and {len(differences) - 3:,} more" if len(differences) > 3 else ""

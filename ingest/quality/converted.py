@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ingest import types
 from ingest.change import LaneId, TableId
-from ingest.errors import counted
+from ingest.errors import agreeing, counted
 from ingest.lake import duck
 from ingest.lake.json_cells import object_in
 from ingest.lake.logged_statements import Statement, by_lane
@@ -140,7 +140,7 @@ def _of_column(lake: Tables, subject: CheckedMirror, lane: CheckedLane, change: 
     old = converted[0]["logical"]
     detail = (
         f"rows of {lane.table} come with {change.column} as {change.logical} now, no statement says so, and "
-        f"{counted(len(failing), 'row')} from before, such as {failing[0]}, {'has' if len(failing) == 1 else 'have'} what only "
+        f"{counted(len(failing), 'row')} from before, such as {failing[0]}, {agreeing(len(failing), 'has', 'have')} what only "
         f"{old} can hold ({converted[0]['cell'][:60]!r}): the source has converted them: {loaded_again(lake.pipeline, lane)}"
     )
     yield Metric(

@@ -6,9 +6,8 @@ import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from ingest import formats
 from ingest.change import TableId
-from ingest.errors import counted
+from ingest.errors import agreeing, counted
 from ingest.lake import duck
 from ingest.lake.rejects import CONVERTED_SQL, open_sql
 from ingest.lake.schemas import REJECTS
@@ -73,7 +72,7 @@ def _order_strength(lake: Lake, subject: CheckedMirror) -> Metric:
         source = sources.get(lane.source)
         if source is None or source.kind != "kafka" or lane.places < 2:
             continue
-        if formats.load(source.format).ABOUT.strength == "weak":
+        if source.about.strength == "weak":
             extra += lane.places - 1
             names.append(f"{source.name} has no positions and was read from {lane.places} partitions")
     detail = "; ".join(names) and "; ".join(names) + ": changes of one key may have been folded out of order"
@@ -181,7 +180,7 @@ def of_sources(
         share = min(1.0, waiting / books.messages_ever) if books.messages_ever else 0.0
         detail = ""
         if share:
-            wait = "waits: it" if waiting == 1 else "wait: each"
+            wait = agreeing(waiting, "waits: it", "wait: each")
             detail = f"{counted(waiting, 'message')} could not be decoded and {wait} may belong to any table of {source}"
         yield Metric("reject_rate", share, source=source, detail=detail)
 

@@ -23,9 +23,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest import formats, images_before
+from ingest import images_before
 from ingest.change import LOAD_ENDS, Image, Op
-from ingest.errors import command, counted
+from ingest.errors import command, counted, explain_command
 from ingest.fold import (
     Key,
     KeyCellError,
@@ -515,7 +515,7 @@ def _is_loaded(lake: Lake, lane: CheckedLane, since: int) -> bool:
     source = lake.pipeline.by_source.get(lane.source)
     if source is None or not 0 < lane.last_read <= since:
         return False
-    ends = formats.load(source.format).ABOUT.load_ends
+    ends = source.about.load_ends
     reads = lake.ask(
         f"""SELECT DISTINCT coalesce({read_sql()}, false) AS by_snapshot FROM {{books}}
         WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {since} AND reads > 0"""
@@ -752,8 +752,7 @@ def _shown(lake: Lake, subject: CheckedMirror, broken: Sequence[Broken]) -> str:
         key = ", ".join(
             f"{name} = {text}" for name, text in zip(subject.decided.keys, each.texts, strict=True)
         )
-        words = ("--", *each.texts) if any(text.startswith("-") for text in each.texts) else each.texts
-        asks = command("explain", lake.pipeline.file, subject.name, *words)
+        asks = explain_command(lake.pipeline.file, subject.name, each.texts)
         shown.append(f"{key}: {in_words(each.differences)} (see `{asks}`)")
     keys = len({each.key for each in broken})
     return "; ".join(shown) + (f"; and {counted(keys - 3, 'more key')}" if keys > 3 else "")

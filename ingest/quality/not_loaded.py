@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingest.change import LOAD_ENDS
-from ingest.errors import command, counted
+from ingest.errors import agreeing, command, counted
 from ingest.fold import Key, KeyCellError, key_of_texts
 from ingest.lake import duck
 from ingest.lake.books import LoadMark, load_marks
@@ -64,8 +64,8 @@ def _complaint(ordered: OrderedLane, keys: Sequence[Sequence[str]], ways_out: st
     names = ordered.subject.decided.keys
     failing = tuple(key_json(names, key) for key in keys[:FAILING_KEYS])
     detail = (
-        f"{ordered.lane.table} was loaded again, and {counted(len(keys), 'row')} of the mirror, such as {failing[0]}, {'was' if len(keys) == 1 else 'were'} "
-        f"not in the load: no delete has come, so {'it is' if len(keys) == 1 else 'they are'} still there. {ways_out}"
+        f"{ordered.lane.table} was loaded again, and {counted(len(keys), 'row')} of the mirror, such as {failing[0]}, {agreeing(len(keys), 'was', 'were')} "
+        f"not in the load: no delete has come, so {agreeing(len(keys), 'it is', 'they are')} still there. {ways_out}"
     )
     yield ordered.metric("rows_not_loaded", len(keys), detail, failing)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ingest.departures import NO_TRANSACTION
-from ingest.errors import counted
+from ingest.errors import agreeing, counted
 from ingest.lake import duck
 from ingest.lake.json_cells import list_in
 from ingest.lake.tables import Row
@@ -63,7 +63,7 @@ def _by_arrival(ordered: OrderedLane) -> Iterator[Metric]:
     keys = _set_back(ordered, "true" if across else f"batch > {ordered.since}")
     if keys:
         detail = (
-            f"{counted(len(keys), 'row')} of {table} {'was' if len(keys) == 1 else 'were'} set back: the last change of each came before, and a newer one or a statement since then; "
+            f"{counted(len(keys), 'row')} of {table} {agreeing(len(keys), 'was', 'were')} set back: the last change of each came before, and a newer one or a statement since then; "
             "unless the source sends that one again, too, compare these rows with the source, or load the table again"
         )
         yield _rows_set_back(ordered, keys, detail)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from ingest.errors import capitalised, counted
+from ingest.errors import agreeing, capitalised, counted
 from ingest.quality.catalogue import (
     CHECKS,
     ERROR,
@@ -287,7 +287,7 @@ def _headline(counts: dict[str, int], tables: int, unread: int, of_lake: int) ->
     if unchecked == tables:
         return "Nothing has been checked yet."
     if warn:
-        return f"{some(warn)} {'needs' if warn == 1 else 'need'} a look."
+        return f"{some(warn)} {agreeing(warn, 'needs', 'need')} a look."
     if of_lake:
         wrong = f"{counted(of_lake, 'problem of the lake needs', 'problems of the lake need')} the operator"
         return f"{wrong}; no table is known to be wrong."

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ingest.change import NULL_VALUE
-from ingest.errors import counted
+from ingest.errors import agreeing, counted
 from ingest.lake import duck
 from ingest.lake.snapshots import read_sql
 from ingest.order import is_weak, loaded_sql, order_of, place_sql, stream_sql, weak_sql
@@ -178,7 +178,7 @@ def _loaded_in_vain(ordered: OrderedLane) -> Iterator[Metric]:
         places = from_places(begun[:1] if ordered.in_files else begun)
     n = sum(row["n"] for row in streams)
     detail = (
-        f"{counted(n, 'row')} of {ordered.lane.table}, loaded after a TRUNCATE, CREATE or RENAME of the table, {'is' if n == 1 else 'are'} not in "
+        f"{counted(n, 'row')} of {ordered.lane.table}, loaded after a TRUNCATE, CREATE or RENAME of the table, {agreeing(n, 'is', 'are')} not in "
         "the mirror: rows of a full load have no position, so they come before all statements. To let them win, "
         f"{ordered.epoch_of_load(first, places)}"
     )

@@ -280,6 +280,7 @@ def test_a_mirror_has_the_state_of_its_worst_problem(
     [
         ('{"id":1}', "explain {file} depot.bins 1"),
         ('{"id":1.10,"no":"x y"}', "explain {file} depot.bins 1.10 'x y'"),
+        ('{"id":-1}', "explain {file} depot.bins -- -1"),
         ('{"id":null}', "report {file}"),  # `explain` takes no NULL
         ("[1]", "report {file}"),
         ("<b>", "report {file}"),
