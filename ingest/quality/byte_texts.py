@@ -9,12 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ingest import formats
-from ingest.config import Source
 from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.quality.catalogue import FAILING_KEYS, Metric
-from ingest.quality.ordered_lane import OrderedLane
+from ingest.quality.ordered_lane import OrderedLane, ordered_lanes
 from ingest.quality.subjects import CheckedMirror
 
 _HEX = "^(0[xX])?(([0-9A-F][0-9A-F])+|([0-9a-f][0-9a-f])+)$"  # a writer uses one letter case
@@ -24,21 +22,10 @@ _PROOF = 14  # bits: of 16,000 texts that really are base64, one looks so
 
 def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
     """Count the columns of each mirror whose new texts prove that they are hexadecimal; nothing without such columns."""
-    sources = lake.pipeline.by_source
-    for subject in chosen:
-        names = (
-            [column.name for column in subject.decided.sent if column.type == "binary"]
-            if subject.mirror
-            else []
-        )
-        for lane in subject.lanes if names else ():
-            source = sources.get(lane.source)
-            if source is not None and _reads_base64(source):
-                yield _of_lane(OrderedLane(lake, subject, lane, source, since), names)
-
-
-def _reads_base64(source: Source) -> bool:
-    return (source.options.binary or formats.load(source.format).ABOUT.bytes_as) == "base64"
+    for ordered in ordered_lanes(lake, (subject for subject in chosen if subject.mirror), since):
+        names = [column.name for column in ordered.subject.decided.sent if column.type == "binary"]
+        if names and (ordered.source.options.binary or ordered.source.about.bytes_as) == "base64":
+            yield _of_lane(ordered, names)
 
 
 def _of_lane(ordered: OrderedLane, names: Iterable[str]) -> Metric:

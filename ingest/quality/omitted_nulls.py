@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ingest import formats
-from ingest.errors import counted
+from ingest.errors import agreeing, counted
 from ingest.lake import duck, lanes
 from ingest.lake.lake import Lake
 from ingest.quality.catalogue import FAILING_KEYS, Metric
-from ingest.quality.ordered_lane import OrderedLane
+from ingest.quality.ordered_lane import OrderedLane, ordered_lanes
 from ingest.quality.subjects import CheckedMirror
 
 _PROOFS = {"by default": ("insert", "update"), "by a setting": ("insert",)}
@@ -22,14 +21,10 @@ _PROOFS = {"by default": ("insert", "update"), "by a setting": ("insert",)}
 
 def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
     """Count the new rows of each mirror that lack columns in doubt; nothing for sources that always send NULLs."""
-    sources = lake.pipeline.by_source
-    for subject in chosen:
-        for lane in subject.lanes if subject.mirror is not None else ():
-            source = sources.get(lane.source)
-            if source is None or source.options.left_out is not None:
-                continue
-            if proofs := _PROOFS.get(formats.load(source.format).ABOUT.leaves_out_nulls):
-                yield _of_lane(OrderedLane(lake, subject, lane, source, since), proofs)
+    for ordered in ordered_lanes(lake, (subject for subject in chosen if subject.mirror), since):
+        proofs = _PROOFS.get(ordered.source.about.leaves_out_nulls)
+        if proofs and ordered.source.options.left_out is None:
+            yield _of_lane(ordered, proofs)
 
 
 def _of_lane(ordered: OrderedLane, proofs: Iterable[str]) -> Metric:
@@ -38,7 +33,7 @@ def _of_lane(ordered: OrderedLane, proofs: Iterable[str]) -> Metric:
         return ordered.metric("nulls_left_out", 0, "")
     n = max(short.values())
     detail = (
-        f"{counted(n, 'row')} of {ordered.lane.table} {'lacks' if n == 1 else 'lack'} {', '.join(list(short)[:FAILING_KEYS])}, which "
+        f"{counted(n, 'row')} of {ordered.lane.table} {agreeing(n, 'lacks', 'lack')} {', '.join(list(short)[:FAILING_KEYS])}, which "
         f"rows before have, and source {ordered.source.name} has never sent a NULL: if it leaves NULLs out, write "
         f"`left_out: null` under its options, if it leaves out what is unchanged, `left_out: unchanged`; then run {ordered.backfill()}"
     )

@@ -6,6 +6,7 @@ Each costs a query only if the books or the DDL ledger show that it may find som
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -16,7 +17,7 @@ from ingest.lake.snapshots import read_sql
 from ingest.quality.catalogue import Metric
 from ingest.quality.key_spellings import key_spellings
 from ingest.quality.not_loaded import rows_not_loaded
-from ingest.quality.ordered_lane import OrderedLane
+from ingest.quality.ordered_lane import OrderedLane, ordered_lanes
 from ingest.quality.repetitions import repeated
 from ingest.quality.restarted_positions import restarted, turned_files
 from ingest.quality.shared_positions import turned_rows
@@ -38,27 +39,14 @@ def of_mirrors(
     ``since`` is the last batch checked before; ``statements`` are the rows of the DDL ledger that may mean something.
     ``steps`` returns the schema steps of a lane; without it only TRUNCATE is known to empty a table.
     """
-    sources = lake.pipeline.by_source
     by_table = _by_table(statements)
     turned = cache(partial(turned_files, lake, since))
-    for subject in chosen:
-        for lane in subject.lanes:
-            source = sources.get(lane.source)
-            if source is not None and source.options.order_by != "event_time":
-                of_table = by_table.get((lane.source, lane.table), [])
-                ordered = OrderedLane(lake, subject, lane, source, since, of_table, turned, steps)
-                for check in (
-                    unsure_statements,
-                    unplaced_changes,
-                    rows_not_loaded,
-                    rows_not_loaded_again,
-                    key_spellings,
-                    restarted,
-                    repeated,
-                    mixed_topics,
-                    turned_rows,
-                ):
-                    yield from check(ordered)
+    for lane in ordered_lanes(lake, chosen, since):
+        if lane.source.options.order_by != "event_time":
+            of_table = by_table.get((lane.source.name, lane.lane.table), [])
+            ordered = replace(lane, statements=of_table, turned=turned, steps=steps)
+            for check in _CHECKS:
+                yield from check(ordered)
 
 
 def _by_table(statements: Sequence[Mapping[str, Any]]) -> dict[tuple[str, TableId], list[Mapping[str, Any]]]:
@@ -84,3 +72,16 @@ def mixed_topics(ordered: OrderedLane) -> Iterator[Metric]:
             f"be one mirror: give each topic its table under `options: {{table: ...}}`, then {ordered.backfill()}"
         )
         yield ordered.metric("mixed_topics", topics, detail)
+
+
+_CHECKS = (
+    unsure_statements,
+    unplaced_changes,
+    rows_not_loaded,
+    rows_not_loaded_again,
+    key_spellings,
+    restarted,
+    repeated,
+    mixed_topics,
+    turned_rows,
+)

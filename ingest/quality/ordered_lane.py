@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -152,6 +152,14 @@ class OrderedLane:
         """The commands that let a load win: where it begins, and when it has come to its end."""
         begin, end = self.epoch(batch, places), self.epoch(batch, places, complete=True)
         return f"{begin}, and when the load has come to its end, {end}"
+
+
+def ordered_lanes(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator[OrderedLane]:
+    """The lanes of some mirrors whose sources the pipeline file has; ``since`` is the last batch checked before."""
+    for subject in chosen:
+        for lane in subject.lanes:
+            if source := lake.pipeline.by_source.get(lane.source):
+                yield OrderedLane(lake, subject, lane, source, since)
 
 
 def _differ(name: str, delta: str, image: str, other: str) -> str:
