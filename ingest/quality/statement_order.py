@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ingest import formats
 from ingest.config import Source
 from ingest.errors import counted
 from ingest.lake import duck
@@ -45,41 +44,52 @@ class Delivered:
 
 def unsure_statements(ordered: OrderedLane) -> Iterator[Metric]:
     """Statements whose rows before them are not known."""
-    table = ordered.lane.table
-    if unsure := unsure_in_second(ordered):
-        detail = (
-            f"{counted(unsure, 'row')} of {table} came with the second of a TRUNCATE or DDL statement that has no "
-            "position, and the order of arrival does not say whether before or after it: "
-            f"compare with the source, or load the table again ({ordered.epoch()}); "
-            "one partition for all messages of a table prevents it"
-        )
-        yield ordered.metric("event_order", unsure, detail)
-    if again := cleared_again(ordered):
-        detail = (
-            f"{counted(again, 'row')} of {table} came again together with a TRUNCATE or DDL statement that has no position, "
-            "which counts as executed after that: compare with the source, or load the table again "
-            f"({ordered.epoch()})"
-        )
-        yield ordered.metric("event_order", again, detail)
-    if late := late_by_clock(ordered):
-        detail = (
-            f"{counted(late, 'row')} of {table} arrived after a TRUNCATE or DDL statement that no row preceded in its file or partition, ordered "
-            "before it by its clock alone: if that clock is of another zone, write `timezone:` under the options "
-            f"of source {ordered.source.name}, then run {ordered.backfill()}; else compare with the source"
-        )
-        yield ordered.metric("event_order", late, detail)
-    if elsewhere := apart(ordered):
-        detail = (
-            f"{counted(elsewhere, 'TRUNCATE or DDL statement')} of {table} came through another partition or topic than its "
-            f"rows, and {ordered.source.format} has no positions that put them in order: compare with the source, and "
-            "send all messages of a table to one partition"
-        )
-        yield ordered.metric("event_order", elsewhere, detail)
+    for count, sentence in (
+        (unsure_in_second, _in_second),
+        (cleared_again, _again),
+        (late_by_clock, _by_clock),
+        (apart, _apart),
+    ):
+        if n := count(ordered):
+            yield ordered.metric("event_order", n, sentence(ordered, n))
+
+
+def _in_second(ordered: OrderedLane, rows: int) -> str:
+    return (
+        f"{counted(rows, 'row')} of {ordered.lane.table} came with the second of a TRUNCATE or DDL statement that has no "
+        "position, and the order of arrival does not say whether before or after it: "
+        f"compare with the source, or load the table again ({ordered.epoch()}); "
+        "one partition for all messages of a table prevents it"
+    )
+
+
+def _again(ordered: OrderedLane, rows: int) -> str:
+    return (
+        f"{counted(rows, 'row')} of {ordered.lane.table} came again together with a TRUNCATE or DDL statement that has no "
+        "position, which counts as executed after that: compare with the source, or load the table again "
+        f"({ordered.epoch()})"
+    )
+
+
+def _by_clock(ordered: OrderedLane, rows: int) -> str:
+    return (
+        f"{counted(rows, 'row')} of {ordered.lane.table} arrived after a TRUNCATE or DDL statement that no row preceded in its "
+        "file or partition, ordered before it by its clock alone: if that clock is of another zone, write `timezone:` under "
+        f"the options of source {ordered.source.name}, then run {ordered.backfill()}; else compare with the source"
+    )
+
+
+def _apart(ordered: OrderedLane, statements: int) -> str:
+    return (
+        f"{counted(statements, 'TRUNCATE or DDL statement')} of {ordered.lane.table} came through another partition or topic "
+        f"than its rows, and {ordered.source.format} has no positions that put them in order: compare with the source, and "
+        "send all messages of a table to one partition"
+    )
 
 
 def unsure_in_second(ordered: OrderedLane) -> int:
     """The number of a lane's rows that may be on the wrong side of a table event in their second."""
-    if not formats.load(ordered.source.format).ABOUT.event_marks:
+    if not ordered.source.about.event_marks:
         return 0
     anchored = (
         row["order_key"] for row in ordered.statements if order_of(row["order_key"]).half == AFTER_ITS_ROW
