@@ -137,7 +137,7 @@ def _left(
         or subject.mirror.soft
     ):
         return row  # not all of its rows are named, or their state depends on earlier changes
-    condition = " AND (op <> 'update' OR NOT coalesce(partial, false))" if ends == WHOLE_ROW else ""
+    condition = f" AND {duck.SENT_WHOLE}" if ends == WHOLE_ROW else ""
     condition += f" AND batch > {since} AND batch <= {subject.applied}"
     for lane in subject.lanes:
         if ends and keys and lane.changes:

@@ -424,11 +424,10 @@ def _events(cells: str, side: Side) -> str:
 
 def _whole(side: Side) -> str:
     """The condition that a change has set all columns of its row; an update's images are judged as in `ingest.quality.cell_diff`."""
-    sent = "op <> 'update' OR NOT coalesce(partial, false)"
     if not side.asks("incomplete_rows"):
-        return sent
+        return duck.SENT_WHOLE
     size = "coalesce(strlen(before), 0) + coalesce(strlen(after), 0)"
-    return f"""CASE WHEN {sent} THEN true WHEN before IS NULL OR after IS NULL OR {size} > {LARGE_IMAGES} THEN false
+    return f"""CASE WHEN {duck.SENT_WHOLE} THEN true WHEN before IS NULL OR after IS NULL OR {size} > {LARGE_IMAGES} THEN false
         ELSE len(list_filter(all_columns, lambda pointer: NOT json_exists(after, pointer))) = 0
         AND len(list_filter(other_columns, lambda pointer: json_exists(before, pointer))) > 0
         AND len(list_filter(other_columns, lambda pointer: coalesce(

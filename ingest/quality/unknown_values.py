@@ -16,7 +16,7 @@ import msgspec
 from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.ddl import UNREAD, Effect
-from ingest.errors import command, counted
+from ingest.errors import agreeing, command, counted
 from ingest.fold import SchemaStep, former
 from ingest.lake import duck, lanes
 from ingest.lake.announced import required
@@ -150,8 +150,9 @@ def _standing(lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: LeftUn
     """The rows that are older than a statement and that no whole row, or no value of its column, has set since."""
     statement = gap.statement
     emptied = max((str(step.order) for step in steps() if step.empties), default="")
-    whole = "(op <> 'update' OR NOT coalesce(partial, false))"
-    has = whole if gap.column is None else f"({whole} OR {duck.has_member('after', gap.column)})"
+    has = duck.SENT_WHOLE
+    if gap.column is not None:
+        has = f"({has} OR {duck.has_member('after', gap.column)})"
     names = [former(name, steps()) for name in _key_then(subject, lane, gap, steps)]
     key = f"[{duck.cells(names)}]" if names else "order_key"
     left = f"[{duck.cells(names, 'before', 'after')}]" if names else "order_key"
@@ -278,7 +279,7 @@ def _sentence(lake: Lake, lane: CheckedLane, gap: LeftUnknown, rows: int) -> str
         what = f"what {text[:120]!r} did to {counted(rows, 'row')} of {lane.table} is not known"
     if lost := _lost_labels(gap):
         what = (
-            f"{counted(rows, 'row')} of {lane.table} still {'has' if rows == 1 else 'have'} {' or '.join(map(repr, lost))} in "
+            f"{counted(rows, 'row')} of {lane.table} still {agreeing(rows, 'has', 'have')} {' or '.join(map(repr, lost))} in "
             f"{gap.column}, whose type has other labels by now or has them in another order; what became of these is not known"
         )
     elif statement.is_announced:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
 
-from ingest import formats
 from ingest.change import TableId
 from ingest.ddl import UNREAD, Effect
 from ingest.errors import command
@@ -22,7 +21,6 @@ from ingest.quality.catalogue import Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 _OF_TABLE = frozenset({"create_table", "drop_table", "rename_table", "swap_table"})
-_WHOLE = "(op <> 'update' OR NOT coalesce(partial, false))"
 Lane = tuple[str, TableId]
 
 
@@ -92,8 +90,7 @@ def _has_keys_alone(
 
     A whole row before would have the columns that were changed, too.
     """
-    source = lake.pipeline.by_source.get(lane.source)
-    if source is None or "key_is_full" not in formats.load(source.format).ABOUT.options:
+    if "key_is_full" not in lake.pipeline.about(lane.source).options:
         return False
     others = [column.name for column in subject.decided.sent if column.name not in subject.decided.keys]
     said = [f"list_contains(json_keys(before), {duck.text(name)})" for name in others]
@@ -102,7 +99,7 @@ def _has_keys_alone(
     [rows] = lake.ask(
         f"""SELECT count(*) AS n, count(*) FILTER (op = 'update' AND NOT ({" OR ".join(said)}) AND ({changed})) AS alone
         FROM {{changes.change}} WHERE batch > {since} AND {duck.of_lane(lane.source, lane.table)}
-        AND op IN ('read', 'insert', 'update') AND {_WHOLE} AND ({lacks})"""
+        AND op IN ('read', 'insert', 'update') AND {duck.SENT_WHOLE} AND ({lacks})"""
     )
     return bool(0 < rows["n"] == rows["alone"])
 
@@ -123,7 +120,7 @@ def _is_refused(lake: Tables, lane: CheckedLane, name: str, since: int) -> bool:
         f"""SELECT count(*) AS rows, count(*) FILTER (WHERE EXISTS (SELECT 1 FROM {{rejects}} AS r
             WHERE r.kind = 'change' AND {place})) AS refused
         FROM {{changes.change}} AS c WHERE batch > {since} AND {duck.of_lane(lane.source, lane.table)}
-        AND op IN ('read', 'insert', 'update') AND {_WHOLE}
+        AND op IN ('read', 'insert', 'update') AND {duck.SENT_WHOLE}
         AND NOT list_contains(json_keys(after), {duck.text(name)})"""
     )
     return bool(0 < rows[0]["rows"] == rows[0]["refused"])
@@ -135,7 +132,7 @@ def _is_repeated(lake: Tables, lane: CheckedLane, name: str, first: str) -> bool
     same = duck.same(("op", "before", "after", "event_time"), "o", "n")
     earlier = lake.ask(
         f"""WITH rows AS (SELECT op, before, after, event_time, order_key, partial FROM {rows})
-        SELECT count(*) AS n FROM rows AS n WHERE order_key > {duck.text(first)} AND {_WHOLE}
+        SELECT count(*) AS n FROM rows AS n WHERE order_key > {duck.text(first)} AND {duck.SENT_WHOLE}
         AND NOT list_contains(json_keys(after), {duck.text(name)})
         AND NOT EXISTS (SELECT 1 FROM rows AS o WHERE o.order_key < {duck.text(first)} AND {same})"""
     )
