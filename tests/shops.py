@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def order_metrics(lake: Lake, since: int) -> list[Metric]:
     """What the checks of order find in the batches after one."""
     books = ledgers.read(lake, since, lake.decoded())
-    chosen = survey(lake, books.lanes).subjects
-    return list(order_checks.of_mirrors(lake, chosen, since, books.statements, steps_of(lake)))
+    chosen = survey(lake, books.lanes, steps=steps_of(lake)).subjects
+    return list(order_checks.of_mirrors(lake, chosen, since, books.statements))
 
 
 def metrics_by_spark(lake: Lake, since: int, request: pytest.FixtureRequest) -> list[Metric]:
@@ -140,7 +140,7 @@ class Shops:
         """The check of cells folds the changes by itself."""
         last = self.lake.decoded()
         for since in (0, last - 1):
-            asked = Asked(lambda *_: (), lambda _table: 200)
+            asked = Asked(lambda _table: 200)
             [(_, compared)] = compare(self.lake, [self.subject(since)], since, asked)
             assert ([], []) == (compared.wrong, compared.left_out)
             assert compared.keys
@@ -148,9 +148,10 @@ class Shops:
     def compared(self, since: int) -> dict[str, Compared]:
         """Each mirror compared with the plain fold of its changes, by its name."""
         stated = {"s": (self.lake.decoded(), "~")}  # some statement may be newer than all changes
-        asked = Asked(steps_of(self.lake), lambda _table: 200, stated=stated)
+        asked = Asked(lambda _table: 200, stated=stated)
         lanes = ledgers.read(self.lake, since, self.lake.decoded()).lanes
-        comparisons = compare(self.lake, survey(self.lake, lanes).subjects, since, asked)
+        subjects = survey(self.lake, lanes, steps=steps_of(self.lake)).subjects
+        comparisons = compare(self.lake, subjects, since, asked)
         return {subject.name: comparison for subject, comparison in comparisons}
 
     def subject(self, since: int) -> CheckedMirror:

@@ -61,7 +61,7 @@ from ingest.quality.cell_diff import (
 )
 from ingest.quality.images_before import Proof
 from ingest.quality.key_checks import damage_noted
-from ingest.quality.subjects import NOTHING_CUT, CheckedLane, CheckedMirror, Cut, StepsOf, lost_sources
+from ingest.quality.subjects import NOTHING_CUT, CheckedLane, CheckedMirror, Cut, lost_sources
 
 REACH = 20_000  # changes of a lane up to which its whole history is read after each batch, if needed
 HELD, HELD_BYTES = 100_000, 64 << 20  # changes of a lane that are held in memory, and their bytes in Arrow
@@ -81,7 +81,6 @@ class Asked:
     it was last checked, by its name (`rows_before`).
     """
 
-    steps: StepsOf
     limit: Callable[[TableId], int]
     deep: Callable[[TableId], bool] = lambda _table: False
     stated: Mapping[str, tuple[int, str]] = field(default_factory=dict)
@@ -648,7 +647,7 @@ class _Check:
         comes_first = batch > 0 and (all_changes or place >= lane.order_low)
         if not comes_first and not self._has_new_statement(lane):
             return ()
-        return self.asked.steps(self.mirror, lane.source, lane.table, self.subject.applied)
+        return self.subject.steps(lane)
 
     def _sample(
         self,
@@ -725,9 +724,7 @@ class _Check:
         if changes is None:
             return Proof()
 
-        steps = partial(
-            images_before.steps_of, self.asked.steps, self.mirror, reading.lane, self.subject.applied
-        )
+        steps = partial(images_before.steps_of, self.subject, reading.lane)
         lane = images_before.ProvenLane(
             changes,
             reading.sample.emptied,

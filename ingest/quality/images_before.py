@@ -61,7 +61,7 @@ from ingest.quality.arrow_rows import changes_of_keys, mirror_rows
 from ingest.quality.catalogue import FAILING_KEYS, NEVER_SENT, Metric, key_json
 from ingest.quality.cell_diff import KeyHistory, key_of_row
 from ingest.quality.cell_values import of_text
-from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf, lost_sources
+from ingest.quality.subjects import CheckedLane, CheckedMirror, lost_sources
 
 FIRSTS = 100  # keys of a mirror whose first change is compared with the row that the mirror had before
 BEGUN = 20_000  # such keys if the mirror has got more rows than were inserted
@@ -545,7 +545,7 @@ def _history(lake: Lake, mirror: Mirror, lane: ProvenLane, keys: Mapping[Key, tu
 
 
 def still_broken(
-    lake: Lake, subject: CheckedMirror, texts: Iterable[tuple[str, ...]], steps: StepsOf, *, unsent: bool
+    lake: Lake, subject: CheckedMirror, texts: Iterable[tuple[str, ...]], *, unsent: bool
 ) -> set[tuple[str, ...]]:
     """The keys, of some that were found broken, that are so although late changes have come.
 
@@ -563,7 +563,7 @@ def still_broken(
         lane = ProvenLane(
             pa.table({}), (), lane_now, subject.applied,
             shard_of(lake.pipeline, mirror, (lane_now.source, lane_now.table)),
-            partial(steps_of, steps, mirror, lane_now, subject.applied), lake.pipeline.images_before(lane_now.source),
+            partial(steps_of, subject, lane_now), lake.pipeline.images_before(lane_now.source),
         )  # fmt: skip
         begun = _not_erased(lake, mirror, lane, keys) if unsent else {}
         loaded = unsent and _is_loaded(lake, lane_now, lane_now.last)
@@ -577,9 +577,9 @@ def still_broken(
     return broken_keys
 
 
-def steps_of(steps: StepsOf, mirror: Mirror, lane: CheckedLane, applied: int) -> list[SchemaStep]:
-    """The schema steps of a lane's statements of batches up to ``applied``."""
-    return [step for step, _batch in steps(mirror, lane.source, lane.table, applied)]
+def steps_of(subject: CheckedMirror, lane: CheckedLane) -> list[SchemaStep]:
+    """The schema steps of a lane's statements that a mirror has folded."""
+    return [step for step, _batch in subject.steps(lane)]
 
 
 def _keys_of(hashes: set[int], lane: ProvenLane, mirror: Mirror) -> dict[Key, tuple[str, ...]]:

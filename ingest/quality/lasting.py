@@ -43,7 +43,7 @@ from ingest.quality.catalogue import (
     with_said,
 )
 from ingest.quality.counts import rejects_now
-from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf
+from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 _LASTING = ", ".join(duck.text(check.name) for check in CHECKS.values() if check.lasting)
 _OPEN = f"""SELECT c.* FROM (SELECT * FROM {{checks}} WHERE "check" <> '{RECONCILED}'
@@ -67,9 +67,8 @@ def found_before(
     sources: Iterable[str],
     verdicts: Sequence[CheckResult],
     since: int,
-    steps: StepsOf,
 ) -> tuple[list[CheckResult], bool]:
-    """What earlier looks have found; ``steps`` gives the schema steps of a lane.
+    """What earlier looks have found.
 
     Where everything was judged again (after batch 0), only what compares a batch with those before it is left.
 
@@ -98,7 +97,7 @@ def found_before(
         refused = {table: metric for (table, check, _), metric in now if check == "refused_changes"}
     judged, kept = list(verdicts), list[CheckResult]()
     for row in _unrepaired(lake, of_lanes, lanes):
-        left = _left(lake, of[row["mirror"]], row, since, refused, steps) if row["mirror"] else row
+        left = _left(lake, of[row["mirror"]], row, since, refused) if row["mirror"] else row
         if row["check"] == "images_before" and len(of[row["mirror"]].lanes) == 1:
             judged = _known_as_late(judged, row, left)
         if left is None:
@@ -120,7 +119,6 @@ def _left(
     row: Row,
     since: int,
     refused: Mapping[TableId, Metric],
-    steps: StepsOf,
 ) -> Row | None:
     """A fault without the rows that newer changes have written or deleted; None if no other was wrong.
 
@@ -143,7 +141,7 @@ def _left(
         if ends and keys and lane.changes:
             keys = _not_written(lake, lane, keys, subject.mirror.keys, condition)
     if keys and row["check"] in _CLOSED_LATE:
-        keys = _still_broken(lake, subject, row["check"], keys, steps, since)
+        keys = _still_broken(lake, subject, row["check"], keys, since)
     return row | {"failing": json.dumps(keys), "observed": float(len(keys))} if keys else None
 
 
@@ -156,7 +154,7 @@ def _still_refused(row: Row, now: Metric | None) -> Row | None:
 
 
 def _still_broken(
-    lake: Lake, subject: CheckedMirror, check: str, keys: Iterable[str], steps: StepsOf, since: int
+    lake: Lake, subject: CheckedMirror, check: str, keys: Iterable[str], since: int
 ) -> list[str]:
     """Those keys whose images before do not fit each other, or whose rows never came.
 
@@ -170,18 +168,17 @@ def _still_broken(
         if (named := key_cells(key)).keys() == {*mirror.keys}
     }
     if not any(
-        lane.floor or lane.truncates or _is_made_again(subject, lane, steps, since) for lane in subject.lanes
+        lane.floor or lane.truncates or _is_made_again(subject, lane, since) for lane in subject.lanes
     ):
         return [*cells]
     is_unsent = check == NEVER_SENT
-    open_still = images_before.still_broken(lake, subject, cells.values(), steps, unsent=is_unsent)
+    open_still = images_before.still_broken(lake, subject, cells.values(), unsent=is_unsent)
     return [key for key in cells if cells[key] in open_still]
 
 
-def _is_made_again(subject: CheckedMirror, lane: CheckedLane, steps: StepsOf, since: int) -> bool:
+def _is_made_again(subject: CheckedMirror, lane: CheckedLane, since: int) -> bool:
     """True if a statement of a batch after ``since`` has begun a new table, or emptied the old one."""
-    made = steps(subject.decided, lane.source, lane.table, subject.applied)
-    return any(step.empties and batch > since for step, batch in made)
+    return any(step.empties and batch > since for step, batch in subject.steps(lane))
 
 
 def _known_as_late(verdicts: list[CheckResult], before: Row, left: Row | None) -> list[CheckResult]:

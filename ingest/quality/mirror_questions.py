@@ -15,7 +15,7 @@ from functools import partial
 import msgspec
 import pyarrow as pa
 
-from ingest.change import TableId
+from ingest.change import LaneId, TableId
 from ingest.errors import counted
 from ingest.fold import SchemaStep
 from ingest.lake.lake import Lake
@@ -24,7 +24,7 @@ from ingest.quality import cells, key_checks, obsolete_rejects
 from ingest.quality.catalogue import Metric
 from ingest.quality.cells import Asked
 from ingest.quality.key_checks import EXPLAINED, Began, Counted
-from ingest.quality.subjects import CheckedMirror
+from ingest.quality.subjects import CheckedMirror, StepsOf, no_steps
 from ingest.spark.deferred import NoSession, cores
 from ingest.spark.tasks import Load, Work, dealt
 
@@ -108,7 +108,8 @@ def _by_runner(lake: Lake, subjects: Sequence[CheckedMirror], questions: Questio
     if not lake.is_local:
         return  # only Spark reads its tables
     if lake.runner.in_tasks(STAGE, load):
-        questions = replace(questions, cells=_for_tasks(subjects, questions.cells))
+        subjects, asked = _for_tasks(subjects, questions.cells)
+        questions = replace(questions, cells=asked)
     work = Work(
         STAGE,
         subjects,
@@ -156,28 +157,31 @@ def _answers(lake: Lake, subjects: Sequence[CheckedMirror], questions: Questions
         yield answers[subject.path]
 
 
-def _for_tasks(subjects: Sequence[CheckedMirror], asked: Asked) -> Asked:
-    """The same questions for tasks, which read neither the DDL ledger nor the rules of ``quality:``."""
-    steps = {
-        (subject.path, lane.source, lane.table): tuple(
-            asked.steps(subject.decided, lane.source, lane.table, subject.applied)
-        )
-        for subject in subjects
-        if asked.compares(subject.table)
-        for lane in subject.lanes
-    }
+def _for_tasks(subjects: Sequence[CheckedMirror], asked: Asked) -> tuple[list[CheckedMirror], Asked]:
+    """The same for tasks, which read neither the DDL ledger nor the rules of ``quality:``."""
     limits = {subject.table: asked.limit(subject.table) for subject in subjects}
-    return replace(asked, steps=partial(_recorded, steps), limit=limits.__getitem__)
+    recorded = [
+        replace(subject, steps_of=_recorded(subject) if asked.compares(subject.table) else no_steps)
+        for subject in subjects
+    ]
+    return recorded, replace(asked, limit=limits.__getitem__)
 
 
-def _recorded(
-    steps: Mapping[tuple[str, str, TableId], Sequence[tuple[SchemaStep, int]]],
-    mirror: Mirror,
+def _recorded(subject: CheckedMirror) -> StepsOf:
+    """A mirror's schema steps as they are now."""
+    return partial(
+        _of_lane, {(lane.source, lane.table): tuple(subject.steps(lane)) for lane in subject.lanes}
+    )
+
+
+def _of_lane(
+    steps: Mapping[LaneId, Sequence[tuple[SchemaStep, int]]],
+    _mirror: Mirror,
     source: str,
     table: TableId,
     _last: int,
 ) -> Sequence[tuple[SchemaStep, int]]:
-    return steps.get((mirror.path, source, table), ())
+    return steps.get((source, table), ())
 
 
 def _changes(subject: CheckedMirror) -> int:

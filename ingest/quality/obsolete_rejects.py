@@ -18,16 +18,14 @@ from ingest.lake.tables import Tables
 from ingest.quality.arrow_rows import cell_rejects, mirror_rows
 from ingest.quality.cell_diff import key_of_row
 from ingest.quality.cells import Compared
-from ingest.quality.subjects import CheckedMirror, StepsOf
+from ingest.quality.subjects import CheckedMirror
 
 WHY = "the row has gone or has another value since"
 REKEYED = "the table's changes were all applied again under another key since"
 EMPTIED = "the table was emptied or created again since"
 
 
-def close(
-    lake: Lake, chosen: Sequence[CheckedMirror], settled: Mapping[str, Collection[str]], steps: StepsOf
-) -> None:
+def close(lake: Lake, chosen: Sequence[CheckedMirror], settled: Mapping[str, Collection[str]]) -> None:
     """Close the rejects of some mirrors whose values would no longer be in the mirror, or are in it now.
 
     ``settled`` are those that the comparison of each mirror's cells has settled, by its path.
@@ -39,7 +37,7 @@ def close(
         for over, why in (
             (_over(lake, subject, settled.get(subject.path, ())), WHY),
             (_of_another_key(subject, refused), REKEYED),
-            (_cleared(lake, subject, refused, steps), EMPTIED),
+            (_cleared(lake, subject, refused), EMPTIED),
         ):
             if over:
                 rejects.dismiss(lake, over, why)
@@ -74,15 +72,12 @@ def _of_another_key(subject: CheckedMirror, refused: Sequence[dict[str, Any]]) -
     return [row for row in refused if row["key"] and json.loads(row["key"]).keys() != set(mirror.keys)]
 
 
-def _cleared(
-    lake: Tables, subject: CheckedMirror, refused: Sequence[dict[str, Any]], steps: StepsOf
-) -> list[dict[str, Any]]:
+def _cleared(lake: Tables, subject: CheckedMirror, refused: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Changes whose row would be gone, because the table was emptied or created again after them."""
-    mirror, gone = subject.decided, set[tuple[Any, ...]]()
+    gone = set[tuple[Any, ...]]()
     for lane in subject.lanes if refused else ():
         of_lane = f"FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)}"
-        taken = steps(mirror, lane.source, lane.table, subject.applied)
-        cleared = last_cleared(lake, (lane.source, lane.table), taken, subject.applied)
+        cleared = last_cleared(lake, (lane.source, lane.table), subject.steps(lane), subject.applied)
         if cleared is None:
             continue
         names = ", ".join(map(duck.name, rejects.PLACE))

@@ -22,7 +22,7 @@ from ingest.quality.repetitions import repeated
 from ingest.quality.restarted_positions import restarted, turned_files
 from ingest.quality.shared_positions import turned_rows
 from ingest.quality.statement_order import unsure_statements
-from ingest.quality.subjects import CheckedMirror, StepsOf
+from ingest.quality.subjects import CheckedMirror
 from ingest.quality.unmarked_loads import rows_not_loaded_again
 from ingest.quality.unplaced import unplaced_changes
 
@@ -32,19 +32,17 @@ def of_mirrors(
     chosen: Iterable[CheckedMirror],
     since: int,
     statements: Sequence[Mapping[str, Any]],
-    steps: StepsOf | None = None,
 ) -> Iterator[Metric]:
     """Count the doubtful places in the order of each mirror's changes.
 
     ``since`` is the last batch checked before; ``statements`` are the rows of the DDL ledger that may mean something.
-    ``steps`` returns the schema steps of a lane; without it only TRUNCATE is known to empty a table.
     """
     by_table = _by_table(statements)
     turned = cache(partial(turned_files, lake, since))
     for lane in ordered_lanes(lake, chosen, since):
         if lane.source.options.order_by != "event_time":
             of_table = by_table.get((lane.source.name, lane.lane.table), [])
-            ordered = replace(lane, statements=of_table, turned=turned, steps=steps)
+            ordered = replace(lane, statements=of_table, turned=turned)
             for check in _CHECKS:
                 yield from check(ordered)
 

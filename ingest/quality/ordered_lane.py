@@ -17,7 +17,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.tables import Row
 from ingest.order import is_weak
 from ingest.quality.catalogue import Metric
-from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf
+from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 _HAS_SPELLINGS = re.compile("TINYINT|SMALLINT|INT|BIGINT|DECIMAL|FLOAT|DOUBLE|DATE|TIMESTAMP")
 
@@ -30,7 +30,6 @@ class OrderedLane:
         since: the last batch checked before.
         statements: the rows of the DDL ledger that name its table.
         turned: the lanes of which one file of a new batch has only newer changes than another one, and lower positions.
-        steps: returns the schema steps of a lane; without it only TRUNCATE is known to empty a table.
     """
 
     lake: Lake
@@ -40,7 +39,6 @@ class OrderedLane:
     since: int
     statements: Sequence[Mapping[str, Any]] = ()
     turned: Callable[[], set[tuple[str, TableId]]] = set
-    steps: StepsOf | None = None
 
     @property
     def where(self) -> str:
@@ -81,10 +79,8 @@ class OrderedLane:
         return f"({there} IS NOT NULL AND (coalesce(json_contains({read}, {there}), false) {is_same}))"
 
     def taken(self) -> Sequence[tuple[SchemaStep, int]]:
-        """The lane's schema steps, each with its batch; none if they are not known."""
-        if self.steps is None or not self.statements or self.subject.mirror is None:
-            return ()
-        return self.steps(self.subject.mirror, self.lane.source, self.lane.table, self.subject.applied)
+        """The lane's schema steps, each with its batch."""
+        return self.subject.steps(self.lane) if self.statements and self.subject.mirror else ()
 
     def emptied(self, before: str = "") -> str:
         """The place of the last statement that has removed all rows, of those before a place if it is given; empty if there is

@@ -81,7 +81,7 @@ def check(
     checked, touched = Checked(since if partly else last), frozenset(also)
     if only is not None:
         checked.batch = last_checked(lake)
-    scope_from = partial(_scope, lake, last=last, also=touched, decided=decided, only=only)
+    scope_from = partial(_scope, lake, last=last, also=touched, decided=decided, only=only, steps=steps)
     with ThreadPoolExecutor(3, thread_name_prefix=STAGE) as pool:  # work that can be done while Spark counts
         imported = pool.submit(judge.great_expectations)
         lagging = pool.submit(ledgers.lagging, lake) if since > 0 else None
@@ -96,7 +96,7 @@ def check(
         if (earlier := min([since, *caught_up])) < since:  # a mirror has caught up on batches that had failed
             scope = scope_from(earlier)
         every = partial(matches, deep) if deep else lambda _table: False
-        asked = cells.Asked(steps, partial(cells_checked, lake.pipeline), every)
+        asked = cells.Asked(partial(cells_checked, lake.pipeline), every)
         tell(STAGE, "comparing keys and cells")
         measured = _measured(lake, scope, asked)
         imported.result()
@@ -107,7 +107,7 @@ def check(
     if others := lake.exists(CHECKS.name) and lasting.may_be_open(lake):
         sources = {metric.source for metric in measured.metrics if metric.source is not None}
         checked.verdicts, others = lasting.found_before(
-            lake, measured.subjects, sources, checked.verdicts, measured.since, steps
+            lake, measured.subjects, sources, checked.verdicts, measured.since
         )
     checked.open = others or lasting.are_left(checked.verdicts)
     checked.verdicts += expected(
@@ -180,12 +180,13 @@ def _scope(
     also: Collection[str],
     decided: Mapping[str, Mirror] | None,
     only: Collection[str] | None,
+    steps: StepsOf,
 ) -> _Scope:
     """The mirrors that batches after ``since`` touched, and the sources that fed them."""
     books = ledgers.read(lake, since, last)
     keys = cascades.foreign_keys(books.statements)
     also = {*also, *cascades.mirrors_of(lake, keys, books.lanes)}
-    surveyed = survey(lake, books.lanes, also, decided, only)
+    surveyed = survey(lake, books.lanes, also, decided, only, steps)
     cut_transactions.mark(lake, surveyed.subjects, since)
     return _Scope(since, last, books, keys, surveyed)
 
@@ -193,7 +194,7 @@ def _scope(
 def _measured(lake: Lake, scope: _Scope, asked: cells.Asked) -> _Measured:
     """Measure the mirrors and the sources."""
     since, last, books, surveyed = scope.since, scope.last, scope.books, scope.surveyed
-    subjects, steps = surveyed.subjects, asked.steps
+    subjects = surveyed.subjects
     sent = {
         (row["source"], TableId.of(row)) for row in books.lanes if row["changes_ever"] > row["truncates_ever"]
     }
@@ -203,11 +204,11 @@ def _measured(lake: Lake, scope: _Scope, asked: cells.Asked) -> _Measured:
     answers = mirror_questions.answered(lake, subjects, Questions(since, last, began, asked))
     metrics = list(_of_mirrors(lake, subjects, since, logged, answers))
     sound = mirror_questions.sound(subjects, answers)
-    metrics += unknown_values.of_mirrors(lake, sound, logged, steps)
+    metrics += unknown_values.of_mirrors(lake, sound, logged)
     metrics += misread.of_mirrors(lake, sound, logged)
     metrics += cascades.of_mirrors(lake, sound, since, scope.foreign_keys)
     events = [row for row in books.statements if row["class"] != "none"]  # others only describe their tables
-    metrics += order_checks.of_mirrors(lake, sound, since, events, steps)
+    metrics += order_checks.of_mirrors(lake, sound, since, events)
     rejected = counts.open_rejects(lake, surveyed.booked)
     metrics += counts.of_sources(surveyed.booked, books, rejected, since, last)
     metrics += transactions.missing(lake, surveyed.booked, since, last)
@@ -218,7 +219,7 @@ def _measured(lake: Lake, scope: _Scope, asked: cells.Asked) -> _Measured:
     metrics += [metric for answer in answers.values() for metric in answer.cells]
     settled = {answer.path: set(answer.settled) for answer in answers.values()}
     undamaged = [subject for subject in subjects if not subject.damage]
-    obsolete_rejects.close(lake, undamaged, settled, steps)
+    obsolete_rejects.close(lake, undamaged, settled)
     metrics += counts.rejects(lake, sound, since)
     metrics += [
         Metric("readable", float(bool(subject.damage)), subject.name, detail=subject.damage)

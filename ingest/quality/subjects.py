@@ -25,6 +25,11 @@ StepsOf = Callable[[Mirror, str, TableId, int], Sequence[tuple[SchemaStep, int]]
 """The schema steps of a mirror's lane up to a batch, each with its own batch."""
 
 
+def no_steps(_mirror: Mirror, _source: str, _table: TableId, _last: int) -> Sequence[tuple[SchemaStep, int]]:
+    """The steps where no statement is known."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class CheckedLane:
     """One source table of one source: its audit counts for the batches to check and for those before."""
@@ -102,6 +107,11 @@ class CheckedMirror:
     types: dict[str, str] = field(default_factory=dict)  # the actual Delta type of each column
     lanes: list[CheckedLane] = field(default_factory=list)
     cut: dict[LaneId, Cut] = field(default_factory=dict)  # `ingest.quality.cut_transactions`
+    steps_of: StepsOf = no_steps
+
+    def steps(self, lane: CheckedLane) -> Sequence[tuple[SchemaStep, int]]:
+        """What statements have done to a lane's rows that it holds, each with the statement's batch."""
+        return self.steps_of(self.decided, lane.source, lane.table, self.applied)
 
     @property
     def name(self) -> str:
@@ -168,11 +178,12 @@ def survey(
     also: Iterable[str] = (),
     decided: Mapping[str, Mirror] | None = None,
     only: Collection[str] | None = None,
+    steps: StepsOf = no_steps,
 ) -> Survey:
     """The mirrors that new batches touched, those of the paths ``also``, and the books' sums.
 
     ``lines`` are the books by lane. ``decided`` is each mirror's schema as last decided, if known already. ``only`` are the
-    paths of the mirrors to check; None means all.
+    paths of the mirrors to check; None means all. ``steps`` returns the schema steps of a lane.
     """
     schemas = mirrors.known(lake) if decided is None else decided
     seen, gone = targets.views(lake), mirrors.dropped(lake)
@@ -191,9 +202,8 @@ def survey(
             if rule.exclude and (view is not lake or str(table) in gone):
                 continue
             path = mirror_path(table)
-            subjects.setdefault(path, CheckedMirror(table, path, schemas.get(path))).lanes.append(
-                _lane(row, source)
-            )
+            new = CheckedMirror(table, path, schemas.get(path), steps_of=steps)
+            subjects.setdefault(path, new).lanes.append(_lane(row, source))
             if row["new"] or row["load_rests"]:
                 touched.add(path)
     made.subjects = [

@@ -29,7 +29,7 @@ from ingest.lake.resolve import leaves_values
 from ingest.order import is_weak, order_of
 from ingest.quality import images_before
 from ingest.quality.catalogue import UNKNOWN_VALUES, Metric
-from ingest.quality.subjects import CheckedLane, CheckedMirror, StepsOf
+from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,7 @@ class LeftUnknown:
     column: str | None
 
 
-def of_mirrors(
-    lake: Lake, chosen: Iterable[CheckedMirror], logged: Sequence[Statement], steps: StepsOf
-) -> Iterator[Metric]:
+def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Sequence[Statement]) -> Iterator[Metric]:
     """The rows that have not come again since, by mirror and column."""
     about, ahead, never_null = by_lane(logged), approved_ahead(lake), required(lake)
     retyped = cache(partial(_open_columns, lake, CONVERTED_SQL))
@@ -58,7 +56,7 @@ def of_mirrors(
                 if statement.kind != "none"
                 and (not statement.decided or (subject.path, statement.id) in ahead)
             ]
-            made = cache(partial(images_before.steps_of, steps, subject.decided, lane, subject.applied))
+            made = cache(partial(images_before.steps_of, subject, lane))
             left = _gaps(undecided, lane, subject, retyped, made)
             gaps = [gap for gap in left if not _has_dropped(statements, lane, gap)]
             metrics += _of_gaps(lake, subject, lane, gaps, made)

@@ -116,10 +116,19 @@ class Shop:
             inserts=count["insert"],
         )  # fmt: skip
         kinds = {one.column: one.delta for one in mirror.columns}
-        subject = CheckedMirror(TABLE, mirror.path, mirror, 9, exists=True, types=kinds, lanes=[lane])
+        subject = CheckedMirror(
+            TABLE,
+            mirror.path,
+            mirror,
+            9,
+            exists=True,
+            types=kinds,
+            lanes=[lane],
+            steps_of=lambda *_: self.steps,
+        )
         stated = {"s": max((batch, str(step.order)) for step, batch in self.steps)} if self.steps else {}
         counted = {} if before is None else {str(TABLE): before}
-        asked = Asked(lambda *_: self.steps, lambda _: limit, lambda _: deep, stated, counted)
+        asked = Asked(lambda _: limit, lambda _: deep, stated, counted)
         [(_, found)] = compare(lake, [subject], since, asked)
         return found
 

@@ -103,7 +103,7 @@ def test_a_reject_stays_while_its_mirror_waits(tmp_path: Path, applied: int, ope
     commit(depot.lake / REJECTS.name, REJECTS.types, [refused], by=REJECTS.partition_by, writer=writer)
     [subject] = survey(lake, ledgers.read(lake, 0, 2).lanes).subjects
     subject.applied = applied
-    obsolete_rejects.close(lake, [subject], {}, lambda *_: ())
+    obsolete_rejects.close(lake, [subject], {})
     assert open_rejects == len(rejects.waiting(lake))
 
 

@@ -52,7 +52,7 @@ def left_open(
     kinds = {one.column: one.delta for one in mirror.columns}
     subject = CheckedMirror(BINS, mirror.path, mirror, 1, exists=True, types=kinds)
     settled = obsolete_rejects.settled_by(lake, subject, Compared(filled=set(filled)))
-    obsolete_rejects.close(lake, [subject], {mirror.path: settled}, lambda *_: ())
+    obsolete_rejects.close(lake, [subject], {mirror.path: settled})
     waiting = rejects.waiting(depot.reader)
     return sorted((row["batch"], row["offset"], row["key"].strip('{"id:}')) for row in waiting)
 

@@ -84,7 +84,7 @@ def complaints(shops: Shops) -> dict[str, int]:
     lake = shops.lake
     since = lake.decoded() - 1
     subject = shops.subject(since)
-    asked = Asked(lambda *_: (), lambda _table: 200)
+    asked = Asked(lambda _table: 200)
     [(_, found)] = cells.compare(lake, [subject], since, asked)
     assert [] == found.wrong
     said = [one for one in cells.metrics(lake, subject, found) if one.check in COMPLAINTS and one.observed]
@@ -127,7 +127,7 @@ def test_a_key_of_several_rows_is_still_seen_in_what_is_read(tmp_path: Path) -> 
     read(mine, ITEM, [("1", "a"), ("1", "b"), ("2", "c")])
     assert "done" == mine.run()[0]
     subject = mine.subject(1)
-    [(_, found)] = cells.compare(mine.lake, [subject], 1, Asked(lambda *_: (), lambda _table: 200))
+    [(_, found)] = cells.compare(mine.lake, [subject], 1, Asked(lambda _table: 200))
     assert 1 == len(found.twice | found.reread)
 
 
