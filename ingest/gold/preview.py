@@ -21,7 +21,7 @@ from ingest.gold.completed import complete
 from ingest.gold.ledger import Ledger
 from ingest.gold.mirror_schema import Plan, decide
 from ingest.gold.planner import FoldPlan, budget, marking, whole_of, with_statements, work_of
-from ingest.gold.work import Books, Job, catch_up, jobs, open_books, routes_of, stated
+from ingest.gold.work import Books, Job, catch_up, jobs, last_batches, open_books, routes_of, stated
 from ingest.lake import conditions, faults, lanes, mirrors, pauses, targets
 from ingest.lake.books import Line
 from ingest.lake.delta import NO_TABLE, Snapshot
@@ -120,9 +120,8 @@ def know(lake: Tables, filled: AbstractSet[str] = frozenset()) -> Known:
     known.states = states
     added = dict.fromkeys(filled - known.mirrors.keys(), 0)
     if reshaped := mirrors.reshaped(lake, known.mirrors):
-        last = dict[str, int]()
-        for name, (*_, path) in routes_of(lake.pipeline, known.books):
-            last[path] = max(last.get(path, 0), known.books.sums[name].last)
+        routes = routes_of(lake.pipeline, known.books)
+        last = last_batches((path, known.books.sums[name]) for name, (*_, path) in routes)
         known.again = {path: last[path] - 1 for path in reshaped & last.keys()}
     if lagging := {**added, **known.again}:
         known.books = catch_up(lake, known.books, lagging)
@@ -149,8 +148,8 @@ def foresee(
     last = max((line.batch for line in more), default=known.last)
     books = replace(known.books, last=last, lines=more)
     of_messages = [*known.logged, *counting(statements, {})]
-    came = {(line.source, line.table_id) for line in lines if line.changes}
-    asked = _asked(lake, lines) if lake is not None and known.last else ()
+    came = _places(lines)
+    asked = _asked(lake, came) if lake is not None and known.last else ()
     ledger = _ledger(of_messages, known.announced, books, asked)
     sent: dict[LaneId, list[Mapping[str, Any]]] = {}
     for row in changes:
@@ -191,17 +190,25 @@ def _in_order(statements: Iterable[Statement]) -> list[Statement]:
     return sorted(statements, key=lambda statement: statement.order)
 
 
-def _asked(lake: Tables, pending: Iterable[Line]) -> tuple[Sent, Came]:
-    """Which columns tables have sent, and whether they have sent rows; those of ``pending`` may have sent some anywhere."""
-    decoded = lanes.came_between(lake)
+_Places = Mapping[LaneId, Sequence[tuple[str, str]]]
+"""The first and the last places of some lines with changes, by lane."""
+
+
+def _places(lines: Iterable[Line]) -> _Places:
     places: dict[LaneId, list[tuple[str, str]]] = {}
-    for line in pending:
+    for line in lines:
         if line.changes:
             spans = places.setdefault((line.source, line.table_id), [])
             spans.append((line.order_low or "", line.order_high or ""))
+    return places
+
+
+def _asked(lake: Tables, pending: _Places) -> tuple[Sent, Came]:
+    """Which columns tables have sent, and whether they have sent rows; those of ``pending`` may have sent some anywhere."""
+    decoded = lanes.came_between(lake)
 
     def came(source: str, table: TableId, low: str, high: str, *until: Any, surely: bool = False) -> bool:
-        spans = places.get((source, table), ())
+        spans = pending.get((source, table), ())
         of_pending = any(low < first and last < high for first, last in spans) if surely else bool(spans)
         return of_pending or decoded(source, table, low, high, *until, surely=surely)
 

@@ -179,13 +179,13 @@ def incomplete(
         touched: the paths of mirrors with new batches.
         lagging: those of unfinished mirrors; each repeats at least its last batch.
     """
-    last: dict[str, int] = {}
-    with_history: set[str] = set()
-    for name, (rule, _, path) in routes_of(lake.pipeline, books):
-        past = books.sums[name]
-        if (path in touched or path in lagging) and (path in mirrors_by_path or past.of_rows):
-            last[path] = max(last.get(path, 0), past.last)
-            with_history |= {path} if rule.history else set()
+    routes = [
+        (path, books.sums[name], rule)
+        for name, (rule, _, path) in routes_of(lake.pipeline, books)
+        if (path in touched or path in lagging) and (path in mirrors_by_path or books.sums[name].of_rows)
+    ]
+    last = last_batches((path, past) for path, past, _ in routes)
+    with_history = {path for path, _, rule in routes if rule.history}
 
     def have(path: str) -> int:
         try:
@@ -199,6 +199,14 @@ def incomplete(
         applied = dict(zip(last, pool.map(have, last), strict=True))
     applied |= {path: min(applied[path], last[path] - 1) for path in applied if path in lagging}
     return {path: max(0, batch) for path, batch in applied.items() if batch < last[path]}
+
+
+def last_batches(sums: Iterable[tuple[str, LaneSums]]) -> dict[str, int]:
+    """The last batch of each mirror, from the sums of its lanes, each given with the mirror's path."""
+    last: dict[str, int] = {}
+    for path, past in sums:
+        last[path] = max(last.get(path, 0), past.last)
+    return last
 
 
 class _Route(NamedTuple):
