@@ -577,14 +577,17 @@ def _dated(lake: Tables, times: str) -> dict[str, _Dated]:
         for mirror in map(str, known_mirrors.names(lake.pipeline, TableId.of(row))):
             first[mirror] = min(row["batch"], first.get(mirror, row["batch"]))
             tables.setdefault(mirror, set()).add(row["table"])
-    if not first:
-        return {}
-    listed = ", ".join(map(str, sorted(set(first.values()))))
-    runs = lake.ask(
+    began = runs_began(lake, first.values())
+    return {mirror: _Dated(frozenset(tables[mirror]), began.get(batch)) for mirror, batch in first.items()}
+
+
+def runs_began(lake: Tables, batches: Iterable[int]) -> dict[int, dt.datetime]:
+    """When the first run of each of some batches began, in UTC without a zone."""
+    listed = ", ".join(map(str, sorted({*batches})))
+    runs = listed and lake.ask(
         f"SELECT batch, min(started_at) AS moment FROM {{runs}} WHERE batch IN ({listed}) GROUP BY batch"
     )
-    began = {run["batch"]: run["moment"] for run in runs}
-    return {mirror: _Dated(frozenset(tables[mirror]), began.get(batch)) for mirror, batch in first.items()}
+    return {run["batch"]: run["moment"] for run in runs or ()}
 
 
 def _of_kind(

@@ -329,14 +329,8 @@ def problems_of(lake: Tables) -> list[Problem]:
 
 def _started(lake: Tables, batches: Mapping[str, int]) -> dict[str, str | None]:
     """When the runs of some batches began."""
-    if not batches:
-        return {}
-    listed = ", ".join(str(batch) for batch in {*batches.values()})
-    rows = lake.ask(
-        f"SELECT batch, min(started_at) AS at FROM {{runs}} WHERE batch IN ({listed}) GROUP BY batch"
-    )
-    known = {row["batch"]: _utc(row["at"]) for row in rows}
-    return {name: known.get(batch) for name, batch in batches.items()}
+    began = problems.runs_began(lake, batches.values())
+    return {name: _utc(began.get(batch)) for name, batch in batches.items()}
 
 
 def _row(entry: Mapping[str, Any], lane: Mapping[str, Any], complete: Complete) -> dict[str, Any]:
