@@ -168,7 +168,7 @@ def changes_of_keys(
     now, left = duck.cells(named), duck.cells(named, "before", "after")
     columns = ", ".join(map(duck.name, (*CHANGE, TIME)))
     rows = f"""SELECT {columns}, [{now}] AS own_key, [{left}] AS left_key
-        FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {applied}"""
+        FROM {{changes.change}} WHERE {lane.where} AND batch <= {applied}"""
     if not isinstance(keys, str):
         places = [i for i, name in enumerate(mirror.keys) if name in named]
         keys = _unnested([key[i] for i in places] for key in keys)

@@ -113,9 +113,7 @@ def of_mirrors(
     lake: Tables, chosen: Sequence[CheckedMirror], since: int, keys: Collection[ForeignKey]
 ) -> Iterator[Metric]:
     """Count the rows that are older than what took them away, among the changes after the batch ``since``."""
-    lanes = {
-        _folded(lane.source, lane.table): (subject, lane) for subject in chosen for lane in subject.lanes
-    }
+    lanes = {_folded(*lane.id): (subject, lane) for subject in chosen for lane in subject.lanes}
     for key in keys:
         if key.own not in lanes or key.other not in lanes:
             continue
@@ -147,7 +145,7 @@ def _older(
     event = 'struct_pack(order_key := order_key, batch := batch, event_time := event_time, topic := topic, part := "partition")'
     changes = f"""SELECT op, {event} AS place, [{duck.cells(names)}] AS k, [{duck.cells(names, "before", "after")}] AS left_key,
         [{_cells(key.columns)}] AS v
-        FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {subject.applied}"""
+        FROM {{changes.change}} WHERE {lane.where} AND batch <= {subject.applied}"""
     return lake.ask(
         f"""WITH gone AS (SELECT [{was}] AS v, max({event}) AS event FROM {{changes.change}}
             WHERE {duck.of_lane(lane.source, parent)} AND batch > {since}

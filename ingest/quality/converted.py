@@ -53,7 +53,7 @@ def of_mirrors(
     places, earlier = _places_of_types(lake, lanes, since), _types_before(lake, lanes, since)
     about = by_lane(logged)
     for subject, lane in checked:
-        place = lane.source, lane.table
+        place = lane.id
         for change in _retyped(
             lake, lane, places.get(place, {}), earlier.get(place, {}), about.get(place, ())
         ):
@@ -125,7 +125,7 @@ def _of_column(lake: Tables, subject: CheckedMirror, lane: CheckedLane, change: 
     has = duck.has_member("after", change.column)
     changes = f"""SELECT op, order_key AS place, [{duck.cells(names)}] AS k, [{duck.cells(names, "before", "after")}] AS left_key,
         {duck.member("after", change.column)} AS cell, {duck.member("types", change.column)} AS logical
-        FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {subject.applied}
+        FROM {{changes.change}} WHERE {lane.where} AND batch <= {subject.applied}
         AND (op IN ('delete', 'truncate') OR {has})"""
     rows = lake.ask(
         f"""WITH {live_rows(changes, "cell", "logical")}

@@ -52,7 +52,7 @@ def _up_to_date(lake: Lake, subject: CheckedMirror) -> Metric:
     has_had_rows = subject.exists or any(lane.changes_ever > lane.truncates_ever for lane in subject.lanes)
     if subject.applied >= subject.last or not has_had_rows:
         return Metric("up_to_date", 0, subject.name)
-    lanes = " OR ".join(f"({duck.of_lane(lane.source, lane.table)})" for lane in subject.lanes)
+    lanes = " OR ".join(f"({lane.where})" for lane in subject.lanes)
     [waiting] = lake.ask(
         f"""SELECT count(DISTINCT batch) AS n, CAST(sum(changes) AS BIGINT) AS changes FROM {{books}}
         WHERE batch > {subject.applied} AND changes > 0 AND ({lanes or "false"})"""

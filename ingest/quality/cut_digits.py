@@ -30,11 +30,7 @@ def of_mirrors(lake: Tables, chosen: Iterable[CheckedMirror], since: int) -> Ite
     rows = lake.ask(f"SELECT DISTINCT {duck.LANE_SQL} FROM {{changes.change}} WHERE {new} AND {lanes}")
     places = {(row["source"], TableId.of(row)) for row in rows}
     for subject, columns in times:
-        cut = [
-            duck.of_lane(lane.source, lane.table)
-            for lane in subject.lanes
-            if (lane.source, lane.table) in places
-        ]
+        cut = [lane.where for lane in subject.lanes if lane.id in places]
         if cut:
             yield from _of_mirror(lake, subject, columns, f"{new} AND ({' OR '.join(cut)})")
 

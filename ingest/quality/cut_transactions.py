@@ -33,11 +33,10 @@ def mark(lake: Lake, chosen: Sequence[CheckedMirror], since: int) -> None:
     """Note the cut transactions of the lanes of some mirrors, whose changes of batches after ``since`` are checked."""
     lanes = {lane: subject for subject in chosen if subject.keyed for lane in subject.lanes if _departs(lane)}
     for lane, cut in _found(lake, list(lanes), since) if lanes and since > 0 else ():
-        lanes[lane].cut[lane.source, lane.table] = cut
+        lanes[lane].cut[lane.id] = cut
     for lane, subject in lanes.items():
         if lane.key_changes_ever and (met := _met(lake, subject, lane, since)):
-            lane_id = lane.source, lane.table
-            subject.cut[lane_id] = replace(subject.cut.get(lane_id, NOTHING_CUT), met=met)
+            subject.cut[lane.id] = replace(subject.cut.get(lane.id, NOTHING_CUT), met=met)
 
 
 def _departs(lane: CheckedLane) -> bool:
@@ -50,7 +49,7 @@ def _found(lake: Lake, lanes: Sequence[CheckedLane], since: int) -> Iterator[tup
     for row in _spans(lake, lanes, since).to_pylist():
         spans[row["source"], TableId.of(row)].append(row)
     for lane in lanes:
-        rows = spans.get((lane.source, lane.table), [])
+        rows = spans.get(lane.id, [])
         newest = max(rows, key=lambda row: str(row["place"]), default=None)
         begun = frozenset(str(row["transaction"]) for row in rows if row["begun"] and row["new"])
         last = str(newest["transaction"]) if newest and newest["leaves"] else None
@@ -94,12 +93,12 @@ def _by_transaction(spans: pa.Table) -> pa.Table:
 def _met(lake: Tables, subject: CheckedMirror, lane: CheckedLane, since: int) -> dict[Key, tuple[str, ...]]:
     """The keys to which rows have moved outside of transactions, and which rows leave after that with the changes to check."""
     mirror = subject.decided
-    shard = dict(shard_of(lake.pipeline, mirror, (lane.source, lane.table)))
+    shard = dict(shard_of(lake.pipeline, mirror, lane.id))
     names = mirror.keys_without(*shard)
     reached, left = duck.cells(names), duck.cells(names, "before", "after")
     rows = lake.ask(
         f"""WITH rows AS (SELECT batch, op, order_key, [{reached}] AS reached, [{left}] AS left_key
-            FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND op IN ('update', 'delete')
+            FROM {{changes.change}} WHERE {lane.where} AND op IN ('update', 'delete')
             AND batch > {since - REACH} AND batch <= {subject.applied}
             AND coalesce("transaction", '') IN {NO_TRANSACTION}),
         moved AS (SELECT reached, min(order_key) AS place FROM rows WHERE op = 'update' AND reached <> left_key GROUP BY reached)

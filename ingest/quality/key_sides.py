@@ -94,7 +94,7 @@ class Side:
 
     def above(self, index: int, lane: CheckedLane) -> str:
         """The place up to which a lane's changes are not compared: its rows were emptied there, or had another key."""
-        eras = (era.place for era in self.subject.decided.eras_of(lane.source, lane.table))
+        eras = (era.place for era in self.subject.decided.eras_of(*lane.id))
         return max((self.cleared.get(index, NEVER).place, *eras))
 
     def clear(self, index: int, cleared: Cleared) -> None:
@@ -105,7 +105,7 @@ class Side:
         """Record where lanes began again, by the statements about each."""
         for i, lane in self.lanes:
             rule = rule_for(self.lake.pipeline, lane.table, self.subject.path)
-            statements = about.get((lane.source, lane.table), ())
+            statements = about.get(lane.id, ())
             cleared = beginning(statements, rule, lane.table, self.subject.applied)
             if cleared is not None:
                 self.cleared[i] = cleared

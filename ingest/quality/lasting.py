@@ -211,7 +211,7 @@ def _not_written(
     listed = ", ".join(f"[{', '.join(map(duck.text, cells))}]" for cells in texts)
     rows = lake.ask(
         f"""SELECT DISTINCT k FROM (SELECT [{duck.cells(names)}] AS k FROM {{changes.change}}
-        WHERE {duck.of_lane(lane.source, lane.table)} AND op <> 'truncate'
+        WHERE {lane.where} AND op <> 'truncate'
         AND order_key > {duck.text(lane.folded_high)}{condition}) AS c WHERE k IN ({listed})"""
     )
     written = [row["k"] for row in rows]

@@ -64,7 +64,7 @@ def _of_columns(
     without, masked = dict[str, str](), dict[str, str]()
     for lane in subject.lanes:
         rule = rule_for(lake.pipeline, lane.table, subject.path)
-        for name in seen.get((lane.source, lane.table), {}):
+        for name in seen.get(lane.id, {}):
             if name not in names:
                 without[name] = name
             elif how := rule.mask_of(name):

@@ -170,7 +170,7 @@ class KeyDatabase:
         if not (lane.truncates or (lane.truncates_ever and lane.floor)):
             return
         new = f"batch > {side.since}" + (f" OR order_key >= {duck.text(lane.floor)}" if lane.floor else "")
-        truncated = last_truncate(self._lake, (lane.source, lane.table), side.subject.applied, new)
+        truncated = last_truncate(self._lake, lane.id, side.subject.applied, new)
         if truncated is not None:
             side.clear(index, truncated)
 

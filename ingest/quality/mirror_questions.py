@@ -169,9 +169,7 @@ def _for_tasks(subjects: Sequence[CheckedMirror], asked: Asked) -> tuple[list[Ch
 
 def _recorded(subject: CheckedMirror) -> StepsOf:
     """A mirror's schema steps as they are now."""
-    return partial(
-        _of_lane, {(lane.source, lane.table): tuple(subject.steps(lane)) for lane in subject.lanes}
-    )
+    return partial(_of_lane, {lane.id: tuple(subject.steps(lane)) for lane in subject.lanes})
 
 
 def _of_lane(

@@ -55,7 +55,7 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Iterable[Sta
             continue
         declared: dict[str, str] = {}
         for lane in subject.lanes:
-            declared |= _unshown(lake, subject, lane, effects.get((lane.source, lane.table), ()))
+            declared |= _unshown(lake, subject, lane, effects.get(lane.id, ()))
         for column in subject.decided.sent:
             logical = declared.get(column.name, "")
             proof = _PROOFS.get(logical)

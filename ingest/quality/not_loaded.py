@@ -45,7 +45,7 @@ def held(ordered: OrderedLane, keys: Sequence[Sequence[str]]) -> Sequence[Sequen
     mirror = ordered.subject.decided
     if not mirror.where or not keys:
         return keys
-    shard = dict(shard_of(ordered.lake.pipeline, mirror, (ordered.lane.source, ordered.lane.table)))
+    shard = dict(shard_of(ordered.lake.pipeline, mirror, ordered.lane.id))
     by_key: dict[Key, Sequence[str]] = {}
     for texts in keys:
         cells = [shard.get(name, text) for name, text in zip(mirror.keys, texts, strict=True)]

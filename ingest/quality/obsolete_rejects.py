@@ -76,8 +76,8 @@ def _cleared(lake: Tables, subject: CheckedMirror, refused: Sequence[dict[str, A
     """Changes whose row would be gone, because the table was emptied or created again after them."""
     gone = set[tuple[Any, ...]]()
     for lane in subject.lanes if refused else ():
-        of_lane = f"FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)}"
-        cleared = last_cleared(lake, (lane.source, lane.table), subject.steps(lane), subject.applied)
+        of_lane = f"FROM {{changes.change}} WHERE {lane.where}"
+        cleared = last_cleared(lake, lane.id, subject.steps(lane), subject.applied)
         if cleared is None:
             continue
         names = ", ".join(map(duck.name, rejects.PLACE))

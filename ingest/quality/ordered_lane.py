@@ -43,7 +43,7 @@ class OrderedLane:
     @property
     def where(self) -> str:
         """The condition in SQL for rows of the lane."""
-        return duck.of_lane(self.lane.source, self.lane.table)
+        return self.lane.where
 
     @property
     def is_weak(self) -> bool:
@@ -58,7 +58,7 @@ class OrderedLane:
     @property
     def later_load(self) -> str | None:
         """The place of the last load that is placed among the lane's changes by its position; None if there is none."""
-        return later_loads.place_of_last(self.lake, (self.lane.source, self.lane.table))
+        return later_loads.place_of_last(self.lake, self.lane.id)
 
     def cells(self, first: str, second: str) -> str:
         """The key cells in SQL, each from one image or else from the other."""
@@ -86,7 +86,7 @@ class OrderedLane:
         """The place of the last statement that has removed all rows, of those before a place if it is given; empty if there is
         none.
         """
-        lane = self.lane.source, self.lane.table
+        lane = self.lane.id
         return (last_cleared(self.lake, lane, self.taken(), self.lake.decoded(), before) or NEVER).place
 
     def metric(

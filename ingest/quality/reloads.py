@@ -31,7 +31,7 @@ def advice(lake: Tables, subject: CheckedMirror) -> str:
     A connector that has lost its place loads all of its tables: one command names those that began with the same batch.
     """
     for lane in subject.lanes:
-        load = _load(lake, subject.decided.keys, (lane.source, lane.table))
+        load = _load(lake, subject.decided.keys, lane.id)
         if load is None:
             continue
         tables = [lane.table]

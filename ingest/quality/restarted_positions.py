@@ -102,7 +102,7 @@ def _started_again(ordered: OrderedLane, beyond: str = "") -> int:
     if not lane.order_low or ordered.is_weak or not ordered.subject.keyed:
         return 0
     several = ordered.in_files and lane.several_new_topics
-    if not (lane.floor or lane.turned_back or (several and (lane.source, lane.table) in ordered.turned())):
+    if not (lane.floor or lane.turned_back or (several and lane.id in ordered.turned())):
         return 0
     newest, doubtful = _newer_and_lower(ordered.where, ordered.source, ordered.since)
     [first] = ordered.lake.ask(f"WITH {newest} SELECT min(order_key) AS low FROM ({doubtful}) AS c")

@@ -62,6 +62,16 @@ class CheckedLane:
     several_new_topics: bool = False  # new changes were read from several topics or files
 
     @property
+    def id(self) -> LaneId:
+        """The source with its table."""
+        return self.source, self.table
+
+    @property
+    def where(self) -> str:
+        """The condition in SQL for its rows of product tables."""
+        return duck.of_lane(self.source, self.table)
+
+    @property
     def is_late(self) -> bool:
         """True if some new change comes before one of an earlier batch."""
         return "" < self.order_low <= self.folded_high
@@ -139,7 +149,7 @@ class CheckedMirror:
 
     def merges(self, pipeline: Pipeline) -> bool:
         """True if it has rows of several source tables that only their key distinguishes."""
-        lanes = feeding(pipeline, ((lane.source, lane.table) for lane in self.lanes))
+        lanes = feeding(pipeline, (lane.id for lane in self.lanes))
         return len(lanes) > 1 and not any(
             rule_for(pipeline, table, self.path).shard_column for _, table in lanes
         )

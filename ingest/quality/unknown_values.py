@@ -49,7 +49,7 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Sequence[Sta
         for lane in subject.lanes if subject.has_table else ():
             if rule_for(lake.pipeline, lane.table, subject.path).ignores:
                 continue
-            statements = about.get((lane.source, lane.table), ())
+            statements = about.get(lane.id, ())
             undecided = [
                 statement
                 for statement in statements
@@ -60,7 +60,7 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Sequence[Sta
             left = _gaps(undecided, lane, subject, retyped, made)
             gaps = [gap for gap in left if not _has_dropped(statements, lane, gap)]
             metrics += _of_gaps(lake, subject, lane, gaps, made)
-            if lacking := never_null.get((lane.source, lane.table)):
+            if lacking := never_null.get(lane.id):
                 explained = {gap.column for gap in gaps}
                 metrics += _of_required(lake, subject, lane, statements, lacking, explained)
         yield from metrics or [Metric(UNKNOWN_VALUES, 0, subject.name)]
@@ -158,7 +158,7 @@ def _standing(lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: LeftUn
     high = lane.order_high or lane.folded_high
     if high and not is_weak(high) and not order_of(statement.order).sequence:
         older = f"batch < {statement.batch}"  # its message has no place among the rows
-    rows = f"{{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {subject.applied}"
+    rows = f"{{changes.change}} WHERE {lane.where} AND batch <= {subject.applied}"
     lost = _lost_labels(gap)
     label = duck.member("after", gap.column or "")
     sent = f"op <> 'delete' AND {duck.has_member('after', gap.column or '')}"
@@ -180,7 +180,7 @@ def _standing(lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: LeftUn
 def _key_then(subject: CheckedMirror, lane: CheckedLane, gap: LeftUnknown, steps: _Made) -> tuple[str, ...]:
     """The key, by its columns' names of now, that tells the rows of a statement apart: that of then, where it has changed it."""
     mirror, place = subject.decided, gap.statement.order
-    eras = mirror.eras_of(lane.source, lane.table)
+    eras = mirror.eras_of(*lane.id)
     keys = next((era.keys for era in reversed(eras) if era.place < place), mirror.keys)
     if gap.column not in keys:
         return mirror.keys

@@ -39,7 +39,7 @@ def of_mirrors(
                 leaves_out_nulls(lane.source) is not False
             ):  # what is missing is NULL, or `nulls_left_out` asks
                 continue
-            table = lane.source, lane.table
+            table = lane.id
             line = fresh.get(table)
             if line is not None and (short := {name for name in names if line.spans(name)[0]}):
                 yield from _of_lane(lake, subject, lane, since, line, short, about.get(table, ()))
@@ -54,8 +54,8 @@ def _of_lane(
     short: Iterable[str],
     about: Sequence[Statement],
 ) -> Iterator[Metric]:
-    of_lane = duck.of_lane(lane.source, lane.table)
-    before = _lines(lake, f"batch <= {since} AND {of_lane}").get((lane.source, lane.table))
+    of_lane = lane.where
+    before = _lines(lake, f"batch <= {since} AND {of_lane}").get(lane.id)
     gone: list[str] = []
     back: list[str] = []
     for name in sorted(short):
@@ -98,7 +98,7 @@ def _has_keys_alone(
     lacks = " OR ".join(f"NOT list_contains(json_keys(after), {duck.text(name)})" for name in short)
     [rows] = lake.ask(
         f"""SELECT count(*) AS n, count(*) FILTER (op = 'update' AND NOT ({" OR ".join(said)}) AND ({changed})) AS alone
-        FROM {{changes.change}} WHERE batch > {since} AND {duck.of_lane(lane.source, lane.table)}
+        FROM {{changes.change}} WHERE batch > {since} AND {lane.where}
         AND op IN ('read', 'insert', 'update') AND {duck.SENT_WHOLE} AND ({lacks})"""
     )
     return bool(0 < rows["n"] == rows["alone"])
@@ -119,7 +119,7 @@ def _is_refused(lake: Tables, lane: CheckedLane, name: str, since: int) -> bool:
     rows = lake.ask(
         f"""SELECT count(*) AS rows, count(*) FILTER (WHERE EXISTS (SELECT 1 FROM {{rejects}} AS r
             WHERE r.kind = 'change' AND {place})) AS refused
-        FROM {{changes.change}} AS c WHERE batch > {since} AND {duck.of_lane(lane.source, lane.table)}
+        FROM {{changes.change}} AS c WHERE batch > {since} AND {lane.where}
         AND op IN ('read', 'insert', 'update') AND {duck.SENT_WHOLE}
         AND NOT list_contains(json_keys(after), {duck.text(name)})"""
     )
@@ -128,7 +128,7 @@ def _is_refused(lake: Tables, lane: CheckedLane, name: str, since: int) -> bool:
 
 def _is_repeated(lake: Tables, lane: CheckedLane, name: str, first: str) -> bool:
     """True if all rows without a column came before its first row already: a stream without positions has gone back."""
-    rows = f"{{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND op IN ('read', 'insert', 'update')"
+    rows = f"{{changes.change}} WHERE {lane.where} AND op IN ('read', 'insert', 'update')"
     same = duck.same(("op", "before", "after", "event_time"), "o", "n")
     earlier = lake.ask(
         f"""WITH rows AS (SELECT op, before, after, event_time, order_key, partial FROM {rows})
