@@ -28,7 +28,6 @@ from ingest import types
 from ingest.change import TableId
 from ingest.errors import agreeing, command, counted, explain_command
 from ingest.fold import DELETED, Key, KeyCellError, SchemaStep, typed
-from ingest.images_before import WHOLE, ImagesBefore
 from ingest.lake import duck
 from ingest.lake.datafiles import listed
 from ingest.lake.image_columns import texts_of
@@ -450,7 +449,6 @@ class _Reading:
     above: str = ""  # none up to this place
     rereads: bool = False  # the source sends no inserts
     shared_reads: bool = False  # rows of its snapshots share a position
-    images: ImagesBefore = WHOLE
     cut: Cut = NOTHING_CUT
 
     def history(self, rows: Iterable[Mapping[str, Any]], *, linked: bool) -> KeyHistory:
@@ -471,7 +469,7 @@ class _Reading:
     def where(self) -> str:
         """The condition of a separate scan."""
         later = f" AND order_key >= {duck.text(self.low)}" if self.low else ""
-        lane = duck.of_lane(self.lane.source, self.lane.table)
+        lane = self.lane.where
         return f"kind = 'change' AND {lane} AND batch <= {self.applied}{later}"
 
     def take(self, rows: pa.RecordBatch) -> int:
@@ -594,14 +592,14 @@ class _Check:
         pipeline, mirror = self.lake.pipeline, self.mirror
         all_changes = self._needs_all_changes(lane)
         steps = self._steps_that_count(lane, all_changes)
-        began = max((era.place for era in mirror.eras_of(lane.source, lane.table)), default="")
+        began = max((era.place for era in mirror.eras_of(*lane.id)), default="")
         if began and self.subject.keyed:
             self.compared.left_out.append(
                 "rows are compared by the changes since its primary key has changed"
             )
         if mirror.soft and not all_changes:
             self.compared.left_out.append(f"deleted rows that are kept are compared by {self._deeply()}")
-        shard = shard_of(pipeline, mirror, (lane.source, lane.table))
+        shard = shard_of(pipeline, mirror, lane.id)
         return _Reading(
             lane,
             self.subject.applied,
@@ -614,7 +612,6 @@ class _Check:
             above=began,
             rereads=pipeline.sends_no_inserts(lane.source),
             shared_reads=pipeline.shared_reads(lane.source),
-            images=pipeline.images_before(lane.source),
             cut=self._cut(lane),
         )
 
@@ -639,7 +636,7 @@ class _Check:
         return self.asked.stated.get(lane.source, (0, ""))[0] > self.since
 
     def _cut(self, lane: CheckedLane) -> Cut:
-        return self.subject.cut.get((lane.source, lane.table), NOTHING_CUT)
+        return self.subject.cut.get(lane.id, NOTHING_CUT)
 
     def _steps_that_count(self, lane: CheckedLane, all_changes: bool) -> Sequence[tuple[SchemaStep, int]]:
         """The steps of a lane's statements with their batches, if the changes that are read may come before one of them."""
@@ -723,20 +720,9 @@ class _Check:
         changes = reading.sample.table()
         if changes is None:
             return Proof()
-
-        steps = partial(images_before.steps_of, self.subject, reading.lane)
-        lane = images_before.ProvenLane(
-            changes,
-            reading.sample.emptied,
-            reading.lane,
-            reading.applied,
-            reading.shard,
-            steps,
-            reading.images,
-            reading.cut.met,
-            gained > 0,
-        )
-        return images_before.prove(self.lake, self.mirror, lane, self.since)
+        emptied = reading.sample.emptied
+        lane = images_before.ProvenLane(self.lake, self.subject, reading.lane, changes, emptied, gained > 0)
+        return images_before.prove(lane, self.since)
 
     def _find_begun(self) -> None:
         """Find rows that updates in new batches may have begun, with some of their columns."""
@@ -820,7 +806,7 @@ class _Check:
                 for key in wanted.twice
             )
             rows = self.lake.ask(
-                f"SELECT after FROM {{changes.change}} WHERE {duck.of_lane(reading.lane.source, reading.lane.table)} "
+                f"SELECT after FROM {{changes.change}} WHERE {reading.lane.where} "
                 f"AND op IN ('insert', 'read') AND batch <= {self.since} AND ({cells}) IN ({listed})"
             )
             contents = {

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -48,7 +47,7 @@ from ingest.images_before import (
     in_words,
     lacks_key,
 )
-from ingest.lake import barriers, duck
+from ingest.lake import barriers
 from ingest.lake.datafiles import listed
 from ingest.lake.delta import Snapshot, snapshot
 from ingest.lake.json_cells import list_in
@@ -61,7 +60,7 @@ from ingest.quality.arrow_rows import changes_of_keys, mirror_rows
 from ingest.quality.catalogue import FAILING_KEYS, NEVER_SENT, Metric, key_json
 from ingest.quality.cell_diff import KeyHistory, key_of_row
 from ingest.quality.cell_values import of_text
-from ingest.quality.subjects import CheckedLane, CheckedMirror, lost_sources
+from ingest.quality.subjects import NOTHING_CUT, CheckedLane, CheckedMirror, lost_sources
 
 FIRSTS = 100  # keys of a mirror whose first change is compared with the row that the mirror had before
 BEGUN = 20_000  # such keys if the mirror has got more rows than were inserted
@@ -321,27 +320,28 @@ def _is_in(said: bytes, filled: bytes | None, row: bytes, *, is_part: bool) -> b
 # --- over batches ---------------------------------------------------------------------------------
 
 
-def compare_firsts(lake: Lake, mirror: Mirror, screened: Screened, lane: ProvenLane, since: int) -> None:
+def compare_firsts(screened: Screened, lane: ProvenLane, since: int) -> None:
     """Compare the first changes of some keys with the rows that the mirror had before the new batches."""
     if not screened.firsts:
         return
+    mirror, shard = lane.mirror, lane.shard
     screened.other = {
         hashed
         for hashed, row in zip(screened.hashes, screened.firsts, strict=True)
-        if hashed in screened.alone and lacks_key(change_of(row, lane.shard), mirror.keys)
+        if hashed in screened.alone and lacks_key(change_of(row, shard), mirror.keys)
     }
     if since <= 0 or not lane.lane.folded_high:
         screened.unsent = set(screened.hashes)
         return
-    asked = _firsts(screened, mirror, lane)
-    state = _before(lake, mirror, since)
+    asked = _firsts(screened, lane)
+    state = _before(lane.lake, mirror, since)
     if state is None or not asked:
         return
     there = state.delta_types
     kinds = [there.get(column.column, "") for column in mirror.columns]
     if any(kinds[i] != column.delta for i, column in enumerate(mirror.columns) if column.name in mirror.keys):
         return
-    for row in mirror_rows(lake, mirror, kinds, [first.key for first in asked.values()], state):
+    for row in mirror_rows(lane.lake, mirror, kinds, [first.key for first in asked.values()], state):
         key = key_of_row(row, mirror, kinds)
         first = asked.pop(key, None) if key is not None else None
         if first is None or first.hash in screened.alone or not first.said:
@@ -360,16 +360,17 @@ class _First(NamedTuple):
     hash: int
 
 
-def _firsts(screened: Screened, mirror: Mirror, lane: ProvenLane) -> dict[Key, _First]:
+def _firsts(screened: Screened, lane: ProvenLane) -> dict[Key, _First]:
     firsts: dict[Key, _First] = {}
+    mirror, shard, images = lane.mirror, lane.shard, lane.images
     for row, hashed in zip(screened.firsts, screened.hashes, strict=True):
-        change = change_of(row, lane.shard)
+        change = change_of(row, shard)
         try:
             concerned = key_of_change(change, mirror.keys, mirror.key_types)
         except KeyCellError:
             continue  # rejected
         key = concerned.key if concerned.left is None else concerned.left
-        said = {} if change.before is None else lane.images.of(change)
+        said = {} if change.before is None else images.of(change)
         firsts.setdefault(key, _First(key, said, hashed))
     return firsts
 
@@ -408,57 +409,71 @@ class ProvenLane:
     """One lane's new changes, and what is needed to judge some of their keys.
 
     Args:
+        lake: the lake.
+        subject: the mirror.
+        lane: the lane.
         changes: the new ones, and maybe older ones, as `screen` takes them.
         truncates: the order keys of TRUNCATEs among them.
-        lane: the lane.
-        applied: the last batch that the mirror has folded.
-        shard: the column that distinguishes the lane's rows from other lanes', and its value.
-        steps: gives the lane's schema steps.
-        images: how the lane's dialect writes images before.
-        met: keys at which rows may have met outside of transactions, each with its cells as texts.
         gained: the mirror may have got more rows than were inserted.
     """
 
-    changes: pa.Table
-    truncates: Sequence[str]
+    lake: Lake
+    subject: CheckedMirror
     lane: CheckedLane
-    applied: int
-    shard: Shard
-    steps: Callable[[], Sequence[SchemaStep]]
-    images: ImagesBefore = WHOLE
-    met: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
+    changes: pa.Table
+    truncates: Sequence[str] = ()
     gained: bool = False
+
+    @property
+    def mirror(self) -> Mirror:
+        """The mirror as it was decided."""
+        return self.subject.decided
+
+    @property
+    def shard(self) -> Shard:
+        """The column that distinguishes the lane's rows from other lanes', and its value."""
+        return shard_of(self.lake.pipeline, self.mirror, self.lane.id)
+
+    @property
+    def images(self) -> ImagesBefore:
+        """How the lane's dialect writes images before."""
+        return self.lake.pipeline.images_before(self.lane.source)
+
+    @property
+    def met(self) -> Mapping[Key, tuple[str, ...]]:
+        """Keys at which rows may have met outside of transactions, each with its cells as texts."""
+        return self.subject.cut.get(self.lane.id, NOTHING_CUT).met
 
     @property
     def was_emptied(self) -> bool:
         """True if the table was empty once, so that each of its rows must have come since."""
-        return self.lane.truncates_ever > 0 or any(step.empties for step in self.steps())
+        return self.lane.truncates_ever > 0 or any(step.empties for step, _ in self.subject.steps(self.lane))
 
 
-def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
+def prove(lane: ProvenLane, since: int) -> Proof:
     """Compare the images before of a lane's changes after batch ``since`` with the rows that they change."""
     many = lane.gained and (lane.lane.last_read > 0 or lane.was_emptied)
     screened = screen(
         lane.changes, lane.truncates, since, lane.images, BEGUN if many else FIRSTS, gained=lane.gained
     )
-    compare_firsts(lake, mirror, screened, lane, since)
+    compare_firsts(screened, lane, since)
     proof = Proof(screened.compared, screened.proven)
     unsent = screened.unsent
-    loaded = bool(unsent) and _is_loaded(lake, lane.lane, since)
+    loaded = bool(unsent) and _is_loaded(lane, since)
     if unsent and not (loaded or lane.was_emptied):
         unsent = unsent & screened.other
-    begun = _not_erased(lake, mirror, lane, _keys_of(unsent, lane, mirror)) if unsent else {}
-    gone = screened.missing if screened.missing and _has_removed(lake, mirror, lane, since) else set[int]()
-    if screened.unsaid and _tells_inserts(lake, lane.lane):
+    begun = _not_erased(lane, _keys_of(unsent, lane)) if unsent else {}
+    gone = screened.missing if screened.missing and _has_removed(lane, since) else set[int]()
+    if screened.unsaid and _tells_inserts(lane):
         gone = gone | screened.unsaid
     if not screened.suspects and not lane.met and not begun and not gone:
         return proof
-    keys = _keys_of(screened.suspects, lane, mirror) | dict(islice(lane.met.items(), JUDGED))
-    removed = _keys_of(gone, lane, mirror)
+    keys = _keys_of(screened.suspects, lane) | dict(islice(lane.met.items(), JUDGED))
+    removed = _keys_of(gone, lane)
     proof.unjudged = max(0, len(screened.suspects) - JUDGED)
     proof.undecided = max(0, len(unsent) - JUDGED)
-    history = _history(lake, mirror, lane, keys | removed | begun)
-    for each in broken(history, mirror, keys | removed, since, lane, begun, loaded=loaded):
+    history = _history(lane, keys | removed | begun)
+    for each in broken(history, keys | removed, since, lane, begun, loaded=loaded):
         (proof.unsent if each.is_unsent else proof.broken).append(each)
     proof.compared += sum(each.silent or each.key not in keys for each in proof.broken)  # with no row
     proof.strong = not any(is_weak(row["order_key"]) for row in history.rows if row["batch"] > since)
@@ -466,59 +481,52 @@ def prove(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> Proof:
     return proof
 
 
-def _not_erased(
-    lake: Lake, mirror: Mirror, lane: ProvenLane, keys: dict[Key, tuple[str, ...]]
-) -> dict[Key, tuple[str, ...]]:
+def _not_erased(lane: ProvenLane, keys: dict[Key, tuple[str, ...]]) -> dict[Key, tuple[str, ...]]:
     """Those keys of which no row was erased here: the source may go on with a row whose messages have been removed."""
-    hidden, shard = barriers.read(lake), dict(lane.shard)
-    digests = {
-        digest
-        for barrier in hidden.lanes.get((lane.lane.source, lane.lane.table), ())
-        for digest in barrier.stretches
-    }
+    hidden, shard = barriers.read(lane.lake), dict(lane.shard)
+    digests = {digest for barrier in hidden.lanes.get(lane.lane.id, ()) for digest in barrier.stretches}
 
     def is_erased(key: Key) -> bool:
-        cells = tuple(cell for name, cell in zip(mirror.keys, key, strict=True) if name not in shard)
+        cells = tuple(cell for name, cell in zip(lane.mirror.keys, key, strict=True) if name not in shard)
         return hidden.digest(lane.lane.table, cells) in digests
 
     return {key: texts for key, texts in keys.items() if not is_erased(key)} if digests else keys
 
 
-def _has_removed(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> bool:
+def _has_removed(lane: ProvenLane, since: int) -> bool:
     """True if a lane may have removed a row, or moved it to another key, up to a batch: else no row that is missing was there.
 
     Moves are counted by the keys that the messages named: by others any update may be one.
     """
-    named = {*mirror.keys_without(*dict(lane.shard))}
+    named = {*lane.mirror.keys_without(*dict(lane.shard))}
     return lane.was_emptied or any(
         line["removes"] or not all(named <= {*key} for key in list_in(line["keys"]))
-        for line in lake.ask(
+        for line in lane.lake.ask(
             f"""SELECT DISTINCT deletes + key_changes > 0 AS removes, keys FROM {{books}}
-            WHERE {duck.of_lane(lane.lane.source, lane.lane.table)} AND batch <= {since} AND deletes + updates > 0"""
+            WHERE {lane.lane.where} AND batch <= {since} AND deletes + updates > 0"""
         )
     )
 
 
-def _tells_inserts(lake: Lake, lane: CheckedLane) -> bool:
+def _tells_inserts(lane: ProvenLane) -> bool:
     """True if a lane's inserts are sent as such: a writer of upserts sends them as updates."""
-    query = (
-        f"SELECT 1 AS n FROM {{books}} WHERE {duck.of_lane(lane.source, lane.table)} AND inserts > 0 LIMIT 1"
+    return bool(
+        lane.lake.ask(f"SELECT 1 AS n FROM {{books}} WHERE {lane.lane.where} AND inserts > 0 LIMIT 1")
     )
-    return bool(lake.ask(query))
 
 
-def _is_loaded(lake: Lake, lane: CheckedLane, since: int) -> bool:
+def _is_loaded(lane: ProvenLane, since: int) -> bool:
     """True if a full load of all rows had come to its end before the batches after one, as far as its rows tell.
 
     Maxwell's loads may be of a part; so are Debezium's that run while the table changes, and rows that are read for a repair.
     """
-    source = lake.pipeline.by_source.get(lane.source)
-    if source is None or not 0 < lane.last_read <= since:
+    source = lane.lake.pipeline.by_source.get(lane.lane.source)
+    if source is None or not 0 < lane.lane.last_read <= since:
         return False
     ends = source.about.load_ends
-    reads = lake.ask(
+    reads = lane.lake.ask(
         f"""SELECT DISTINCT coalesce({read_sql()}, false) AS by_snapshot FROM {{books}}
-        WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {since} AND reads > 0"""
+        WHERE {lane.lane.where} AND batch <= {since} AND reads > 0"""
     )
     by_snapshot = {row["by_snapshot"] for row in reads}
     if not ends and False in by_snapshot:
@@ -527,21 +535,22 @@ def _is_loaded(lake: Lake, lane: CheckedLane, since: int) -> bool:
         return False
     is_end = f"coalesce(note, '') LIKE '%{LOAD_ENDS}%'" if ends == "last row" else "false"
     return bool(
-        lake.ask(
-            f"""SELECT 1 AS n FROM {{changes.change}} WHERE {duck.of_lane(lane.source, lane.table)} AND batch <= {since}
+        lane.lake.ask(
+            f"""SELECT 1 AS n FROM {{changes.change}} WHERE {lane.lane.where} AND batch <= {since}
             AND CASE WHEN {read_sql()} THEN op = 'truncate' AND NOT {CARRIED_SQL} ELSE op = 'read' AND {is_end} END LIMIT 1"""
         )
     )
 
 
-def _history(lake: Lake, mirror: Mirror, lane: ProvenLane, keys: Mapping[Key, tuple[str, ...]]) -> KeyHistory:
+def _history(lane: ProvenLane, keys: Mapping[Key, tuple[str, ...]]) -> KeyHistory:
     """All changes of some keys since the table has its key, and the lane's statements."""
-    rows = changes_of_keys(lake, mirror, lane.lane, lane.shard, lane.applied, keys.values())
-    begins = max((era.place for era in mirror.eras_of(lane.lane.source, lane.lane.table)), default="")
+    shard, applied = lane.shard, lane.subject.applied
+    rows = changes_of_keys(lane.lake, lane.mirror, lane.lane, shard, applied, keys.values())
+    begins = max((era.place for era in lane.mirror.eras_of(*lane.lane.id)), default="")
     earlier = [row for row in rows if row["order_key"] <= begins and row["op"] != "truncate"]
     rows = [row for row in rows if row["order_key"] > begins]  # before it rows had another key
-    steps = [step for step in lane.steps() if str(step.order) > begins]
-    return KeyHistory(rows, steps, lane.shard, earlier=earlier)
+    steps = [step for step, _ in lane.subject.steps(lane.lane) if str(step.order) > begins]
+    return KeyHistory(rows, steps, shard, earlier=earlier)
 
 
 def still_broken(
@@ -560,18 +569,12 @@ def still_broken(
     if not keys:
         return broken_keys
     for lane_now in subject.lanes:
-        lane = ProvenLane(
-            pa.table({}), (), lane_now, subject.applied,
-            shard_of(lake.pipeline, mirror, (lane_now.source, lane_now.table)),
-            partial(steps_of, subject, lane_now), lake.pipeline.images_before(lane_now.source),
-        )  # fmt: skip
-        begun = _not_erased(lake, mirror, lane, keys) if unsent else {}
-        loaded = unsent and _is_loaded(lake, lane_now, lane_now.last)
+        lane = ProvenLane(lake, subject, lane_now, pa.table({}))
+        begun = _not_erased(lane, keys) if unsent else {}
+        loaded = unsent and _is_loaded(lane, lane_now.last)
         broken_keys |= {
             keys[each.key]
-            for each in broken(
-                _history(lake, mirror, lane, keys), mirror, keys, 0, lane, begun, loaded=loaded
-            )
+            for each in broken(_history(lane, keys), keys, 0, lane, begun, loaded=loaded)
             if each.is_unsent == unsent
         }
     return broken_keys
@@ -582,7 +585,7 @@ def steps_of(subject: CheckedMirror, lane: CheckedLane) -> list[SchemaStep]:
     return [step for step, _batch in subject.steps(lane)]
 
 
-def _keys_of(hashes: set[int], lane: ProvenLane, mirror: Mirror) -> dict[Key, tuple[str, ...]]:
+def _keys_of(hashes: set[int], lane: ProvenLane) -> dict[Key, tuple[str, ...]]:
     """The keys with some hashes, each with its cells as the source writes them; at most `JUDGED`."""
     if not hashes:
         return {}
@@ -590,8 +593,9 @@ def _keys_of(hashes: set[int], lane: ProvenLane, mirror: Mirror) -> dict[Key, tu
     first, second = lane.changes["first"].to_numpy(), lane.changes["second"].to_numpy()
     rows = lane.changes.filter(pa.array(np.isin(first, chosen) | np.isin(second, chosen)))
     keys: dict[Key, tuple[str, ...]] = {}
+    mirror, shard = lane.mirror, lane.shard
     for row in rows.to_pylist():
-        change = change_of(row, lane.shard)
+        change = change_of(row, shard)
         for images in ((change.before, change.after), (change.after, change.before)):
             try:
                 texts = tuple(map(str, texts_of_key(mirror.keys, *images)))
@@ -603,13 +607,12 @@ def _keys_of(hashes: set[int], lane: ProvenLane, mirror: Mirror) -> dict[Key, tu
 
 def broken(
     history: KeyHistory,
-    mirror: Mirror,
     suspected: Iterable[Key],
     since: int,
     lane: ProvenLane,
-    begun: Collection[Key] = (),
+    begun: Collection[Key],
     *,
-    loaded: bool = False,
+    loaded: bool,
 ) -> Iterator[Broken]:
     """The changes after batch ``since`` of some keys whose images before differ from the fold of all earlier ones.
 
@@ -618,7 +621,7 @@ def broken(
     was ``loaded`` as a whole before, a row counts that stays: the load must have read it. While a ``lane`` loads, rows are
     deleted and moved that no load has read, unless positions say what came after it.
     """
-    wanted, loads = set(suspected), lane.lane.last_read > 0
+    mirror, wanted, loads = lane.mirror, set(suspected), lane.lane.last_read > 0
     placed = {order_of(row["order_key"]): row["batch"] for row in history.rows}
     table = Table(mirror.keys, mirror.key_types, soft=mirror.soft)
     chain = Chain(table, mirror.logical_types, lane.images, loads)

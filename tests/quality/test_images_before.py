@@ -24,7 +24,6 @@ from ingest.quality.catalogue import NEVER_SENT
 from tests.shops import Shops
 
 if TYPE_CHECKING:
-    from ingest.lake.mirrors import Mirror
     from ingest.quality.images_before import Proof, ProvenLane
 
 ITEM = "shop_1.item"
@@ -799,9 +798,10 @@ def test_changes_are_read_for_a_missing_row_only_if_one_was_removed(
         asked.append(args)
         return read(*args)
 
-    def judged(lake: Lake, mirror: Mirror, lane: ProvenLane, since: int) -> bool:
-        by_others.append(removed(lake, replace(mirror, keys=("text",)), lane, since))
-        return removed(lake, mirror, lane, since)
+    def judged(lane: ProvenLane, since: int) -> bool:
+        by_text = replace(lane.subject, mirror=replace(lane.mirror, keys=("text",)))
+        by_others.append(removed(replace(lane, subject=by_text), since))
+        return removed(lane, since)
 
     monkeypatch.setattr(images_before, "changes_of_keys", heard)
     monkeypatch.setattr(images_before, "_has_removed", judged)
