@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -36,20 +36,12 @@ from ingest.spark.tasks import Runner
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr
 
+_Answer = TypeVar("_Answer")
 NOTHING: Mapping[str, object] = MappingProxyType({})
 BatchSpan = tuple[int, int]
 """The first and the last batch of a range."""
 Tell = Callable[[str, str], None]
 """Called with what is being worked on, and the step that begins: ``("gold shop.orders", "merge")``."""
-
-
-class _LeftToSpark:
-    """Where a log that cannot be read without Spark is left to it; damage is damage for Spark, too."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        return isinstance(error, UnreadableError) and not isinstance(error, DamagedError)
 
 
 @dataclass(slots=True)
@@ -110,19 +102,25 @@ class Lake(Tables):
         """The table in SQL of Spark's."""
         return f"delta.{quoted(self.opened_by_spark(name))}"
 
+    def _read(self, here: Callable[[], _Answer], by_spark: Callable[[], _Answer]) -> _Answer:
+        """What is read without Spark; by Spark in a store that only Hadoop reaches, and of a log that cannot be read otherwise."""
+        if self.is_local:
+            try:
+                return here()
+            except UnreadableError as error:
+                if isinstance(error, DamagedError):  # for Spark, too
+                    raise
+        return by_spark()
+
     def snapshot(self, name: str) -> Snapshot:
         """A table's version and its writers' progress; Spark reads logs that cannot be read without it."""
-        if self.is_local:
-            with _LeftToSpark():
-                return super(Lake, self).snapshot(name)
-        return log.snapshot(self.spark, self.path(name))
+        return self._read(
+            lambda: Tables.snapshot(self, name), lambda: log.snapshot(self.spark, self.path(name))
+        )
 
     def extent(self, name: str, writer: str) -> Extent:
         """As `Tables.extent`; of a log that cannot be read without Spark, by Spark."""
-        if self.is_local:
-            with _LeftToSpark():
-                return super(Lake, self).extent(name, writer)
-        return self.snapshot(name).extent
+        return self._read(lambda: Tables.extent(self, name, writer), lambda: self.snapshot(name).extent)
 
     def actions(self, name: str, version: int) -> list[dict[str, Any]]:
         """As `Tables.actions`; in a store that only Hadoop reaches, by Spark."""
@@ -135,18 +133,16 @@ class Lake(Tables):
 
     def recorded(self, query: str) -> list[Row]:
         """As `Tables.recorded`; in a store that only Hadoop reaches, by Spark."""
-        if self.is_local:
-            with _LeftToSpark():
-                return super(Lake, self).recorded(query)
-        return [row.asDict(recursive=True) for row in self.frame(query).collect()]
+        return self._read(lambda: Tables.recorded(self, query), lambda: _rows_of(self.frame(query)))
 
     def far_rows(self, query: str) -> pa.Table | None:
         """As `Tables.far_rows`, by Spark."""
-        if self.is_local:
-            with _LeftToSpark():
-                super(Lake, self).sql(query)
-                return None
-        return self.frame(query).toArrow()
+
+        def here() -> pa.Table | None:
+            Tables.sql(self, query)  # which fails where DuckDB cannot read them
+            return None
+
+        return self._read(here, lambda: self.frame(query).toArrow())
 
     def commits(self, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
         """As `Tables.commits`; in a store that only Hadoop reaches, by Spark."""
@@ -159,10 +155,9 @@ class Lake(Tables):
 
     def ask_mirror(self, name: str, query: str) -> list[Row]:
         """As `Tables.ask_mirror`; in a store that only Hadoop reaches, by Spark."""
-        if self.is_local:
-            with _LeftToSpark():
-                return super(Lake, self).ask_mirror(name, query)
-        return [row.asDict(recursive=True) for row in self.mirror_frame(name, query).collect()]
+        return self._read(
+            lambda: Tables.ask_mirror(self, name, query), lambda: _rows_of(self.mirror_frame(name, query))
+        )
 
     def mirror_frame(self, name: str, query: str) -> DataFrame:
         """The rows of a query as in `Tables.ask_mirror`, run by Spark."""
@@ -492,6 +487,10 @@ def _in_task(pipeline: Pipeline, run: str, select: str, shadow: str, shadowed: t
     duck.one_thread()
     session = cast("SparkSession", NoSession())
     return Lake(session, pipeline, run, select, shadow=shadow, shadowed=shadowed)
+
+
+def _rows_of(frame: DataFrame) -> list[Row]:
+    return [row.asDict(recursive=True) for row in frame.collect()]
 
 
 def of_spark(query: Expr) -> str:
