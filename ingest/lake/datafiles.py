@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from ingest.errors import StoreError
 from ingest.lake import stores
 from ingest.lake.delta import UnreadableError
+from ingest.lake.row_files import kept_rows
 from ingest.types import decimal_parts
 
 _GROUP_ROWS, _GROUP_BYTES = 50_000, 32 << 20  # of a row group, about
@@ -245,14 +246,8 @@ class _File:
 
 def joined(layout: Layout, places: Iterable[str]) -> list[Added]:
     """Write the rows of some files of an unpartitioned table as one."""
-
-    def pages() -> Iterator[pa.Table]:
-        for place in places:
-            path = f"{layout.folder}/{place}"
-            with pq.ParquetFile(stores.at(path).source(path), coerce_int96_timestamp_unit="us") as file:
-                yield file.read(use_threads=False)
-
-    return in_partition(layout, {}, pages())
+    pages = (page for place in places for page in kept_rows(f"{layout.folder}/{place}", layout.stored, None))
+    return in_partition(layout, {}, pages)
 
 
 def in_partition(layout: Layout, partition: dict[str, str | None], pages: Iterable[pa.Table]) -> list[Added]:
