@@ -240,6 +240,12 @@ def names(pipeline: Pipeline, source: TableId) -> list[TableId]:
     return [target(mirror_rule, source) for mirror_rule in (rule, *rule.also)]
 
 
+def path_for(pipeline: Pipeline, source: TableId) -> str:
+    """The path of a source table's first mirror; empty if the table is excluded."""
+    rule = pipeline.rule(source)
+    return "" if rule.exclude else mirror_path(target(rule, source))
+
+
 def rule_for(pipeline: Pipeline, source: TableId, path: str) -> TableRule:
     """The rule by which a source table's rows go into the mirror of a path; that of its first mirror if none does."""
     rule = pipeline.rule(source)
@@ -458,9 +464,8 @@ def _feeding_tables(lake: Tables) -> dict[str, dict[TableId, int]]:
     """The source tables that have sent changes for each mirror, by its path, with the batch of their first ones."""
     by_path: dict[str, dict[TableId, int]] = {}
     for source, first in lanes.first_batches(lake).items():
-        rule = lake.pipeline.rule(source)
-        if not rule.exclude:
-            by_path.setdefault(mirror_path(target(rule, source)), {})[source] = first
+        if path := path_for(lake.pipeline, source):
+            by_path.setdefault(path, {})[source] = first
     return by_path
 
 

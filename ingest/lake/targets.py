@@ -17,7 +17,18 @@ from ingest.config import Pipeline, TableRule, target
 from ingest.errors import agreeing, command, counted
 from ingest.lake import commits, decoded_with, faults, feeds, lanes
 from ingest.lake.decoded_with import Outdated
-from ingest.lake.mirrors import Column, Mirror, fed_before, known, may_move, reshaped, rule_for, rules, unfed
+from ingest.lake.mirrors import (
+    Column,
+    Mirror,
+    fed_before,
+    known,
+    may_move,
+    path_for,
+    reshaped,
+    rule_for,
+    rules,
+    unfed,
+)
 from ingest.lake.names import mirror_path
 from ingest.lake.tables import Tables
 
@@ -66,8 +77,7 @@ def of(lake: AnyLake, mirror: Mirror) -> AnyLake:
 
 def paths(view: Tables) -> frozenset[str]:
     """The mirrors of the tables that have sent rows, by the rules of a view."""
-    ruled = ((view.pipeline.rule(table), table) for table in _tables(view))
-    return frozenset(mirror_path(target(rule, table)) for rule, table in ruled if not rule.exclude)
+    return frozenset(path_for(view.pipeline, table) for table in _tables(view)) - {""}
 
 
 def shared(lake: AnyLake, paths_found: Collection[str]) -> list[tuple[AnyLake, frozenset[str]]]:
@@ -92,11 +102,7 @@ def unfinished(lake: Tables) -> frozenset[str]:
         if _several(lake):
             unfinished_paths |= paths(view) - known(view).keys()
         elif moved:
-            filled = {
-                mirror_path(target(rule, table))
-                for table in moved
-                if not (rule := view.pipeline.rule(table)).exclude
-            }
+            filled = {path_for(view.pipeline, table) for table in moved} - {""}
             if new := filled - known(view).keys():
                 unfinished_paths |= new & paths(view)
     return unfinished_paths
