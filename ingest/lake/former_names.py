@@ -107,17 +107,8 @@ class _Names:
         table, note = effect.table, effect.note
         if effect.action in LEAVES_NAME:
             self._leave(table)
-        elif effect.action == "create_table" and note == "if-not-exists":
-            asks = table not in self.tables and table in self.renamed
-            if asks and (table in self.gone or not self.came(self.source, table, "", statement.order)):
-                self._give(table, FormerNames((Tenure(table, statement.order),)))
         elif effect.action == "create_table":
-            lacks = (
-                f"the rows with which {table} was created are in no message" if note == "as-select" else ""
-            )
-            self._give(table, FormerNames((Tenure(table, statement.order),), lacks))
-            if note == DOUBTED:
-                self._doubt(table, statement)
+            self._create(table, note, statement)
         elif effect.action == "truncate":
             self._give(table, FormerNames((Tenure(table, statement.order),)))
         elif effect.action == "unread":
@@ -126,6 +117,17 @@ class _Names:
         elif effect.note == EMPTY and (partition := effect.other_table):
             self.attached[partition] = statement
         elif hides_rows(effect) or any(leaves_open(effect, name) for name in touched(effect)):
+            self._doubt(table, statement)
+
+    def _create(self, table: TableId, note: str | None, statement: Statement) -> None:
+        """Begin a new table, unless it may be there already."""
+        if note == "if-not-exists":
+            asks = table not in self.tables and table in self.renamed
+            if not asks or (table not in self.gone and self.came(self.source, table, "", statement.order)):
+                return
+        lacks = f"the rows with which {table} was created are in no message" if note == "as-select" else ""
+        self._give(table, FormerNames((Tenure(table, statement.order),), lacks))
+        if note == DOUBTED:
             self._doubt(table, statement)
 
     def _doubt_partition(self, table: TableId, statement: Statement) -> None:

@@ -415,13 +415,9 @@ class _Made:
             if effect.action == "rename_table" and (renamed := effect.other_table):
                 yield from self._renamed(effect, effect.table, renamed, statement)
                 continue
-            is_attached = effect.action == "truncate_partition" and effect.note not in (APART, DETACHED)
-            if is_attached and (partition := effect.other_table):
-                is_empty = self._is_empty(partition, statement)
-                self._forget(partition)  # from here on its rows may come under the other name
-                if is_empty:
-                    yield replace(effect, note=EMPTY)
-                    continue
+            if self._attaches_empty(effect, statement):
+                yield replace(effect, note=EMPTY)
+                continue
             if effect.action in ("create_table", "drop_table"):
                 self._forget(effect.table)
             if effect.action == "create_table":
@@ -437,6 +433,15 @@ class _Made:
                     )
                 self._structure(spelt)
                 yield spelt
+
+    def _attaches_empty(self, effect: Effect, statement: Statement) -> bool:
+        """True if a table without rows becomes a partition; from there on rows of any such table may come under the other name."""
+        partition = effect.other_table
+        if effect.action != "truncate_partition" or effect.note in (APART, DETACHED) or partition is None:
+            return False
+        is_empty = self._is_empty(partition, statement)
+        self._forget(partition)
+        return is_empty
 
     def _is_empty(self, table: TableId, statement: Statement) -> bool:
         """True if a table has been created, as no partition, and has sent no row since, up to a statement."""
@@ -525,10 +530,7 @@ class _Made:
         self._replace(new)
         if new in statement.carried:  # its rows have come again under the new name, after the statement
             yield Effect("drop_table", old)
-            created = self._created_as(new, done)
-            self.effects[new], self.created[new] = [created], statement.order
-            yield created
-            yield from (_onto(new, change) for change in done or () if change.action != "create_table")
+            yield from self._carried(new, done, statement)
         elif is_copy(old, new):
             yield Effect("swap_table", new, to=old, note=UNSEEN if done is None or unread else None)
             yield from self._copied(new, done or (), before, statement)
@@ -553,13 +555,16 @@ class _Made:
             self.effects[new] = done
             yield effect
 
-    @staticmethod
-    def _created_as(table: TableId, done: Sequence[Effect] | None) -> Effect:
-        """The creation of a table under another name, with its columns and its key if statements show them."""
-        first = done[0] if done else None
-        if first is None or first.action != "create_table":
-            return Effect("create_table", table, note=CARRIED)
-        return _onto(table, replace(first, note=CARRIED))
+    def _carried(
+        self, table: TableId, done: Sequence[Effect] | None, statement: Statement
+    ) -> Iterator[Effect]:
+        """The creation of a table under another name, with its columns and its key if statements show them, and later effects."""
+        created = Effect("create_table", table, note=CARRIED)
+        if done and done[0].action == "create_table":
+            created = _onto(table, replace(done[0], note=CARRIED))
+        self.effects[table], self.created[table] = [created], statement.order
+        yield created
+        yield from (_onto(table, change) for change in done or () if change.action != "create_table")
 
     def _copied(
         self, table: TableId, done: Sequence[Effect], before: Structure, statement: Statement
