@@ -43,6 +43,14 @@ def idle(
         if "bronze" in stages and any(files.plan(source, 0, {}, 1).ranges for source in sources):
             busy()
         return None
+    return _of_known(lake, sources, stages, busy)
+
+
+def _of_known(
+    lake: LakeReader, sources: Iterable[Source], stages: Collection[str], busy: Callable[[], None]
+) -> Result | None:
+    """The same for a lake in which something has landed."""
+    pipeline = lake.pipeline
     identity.check(lake, Seen())
     last = lake.progress("bronze", BRONZE.name)
     if not is_finished(lake, last, stages):
