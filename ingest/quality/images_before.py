@@ -324,12 +324,7 @@ def compare_firsts(screened: Screened, lane: ProvenLane, since: int) -> None:
     """Compare the first changes of some keys with the rows that the mirror had before the new batches."""
     if not screened.firsts:
         return
-    mirror, shard = lane.mirror, lane.shard
-    screened.other = {
-        hashed
-        for hashed, row in zip(screened.hashes, screened.firsts, strict=True)
-        if hashed in screened.alone and lacks_key(change_of(row, shard), mirror.keys)
-    }
+    mirror, screened.other = lane.mirror, _by_other_columns(screened, lane)
     if since <= 0 or not lane.lane.folded_high:
         screened.unsent = set(screened.hashes)
         return
@@ -352,6 +347,16 @@ def compare_firsts(screened: Screened, lane: ProvenLane, since: int) -> None:
         else:
             screened.suspects.add(first.hash)
     screened.unsent = screened.missing = {first.hash for first in asked.values()}
+
+
+def _by_other_columns(screened: Screened, lane: ProvenLane) -> set[int]:
+    """The hashes of keys whose first change is a delete that names its row by other columns."""
+    keys, shard = lane.mirror.keys, lane.shard
+    return {
+        hashed
+        for hashed, row in zip(screened.hashes, screened.firsts, strict=True)
+        if hashed in screened.alone and lacks_key(change_of(row, shard), keys)
+    }
 
 
 class _First(NamedTuple):
@@ -458,14 +463,9 @@ def prove(lane: ProvenLane, since: int) -> Proof:
     )
     compare_firsts(screened, lane, since)
     proof = Proof(screened.compared, screened.proven)
-    unsent = screened.unsent
-    loaded = bool(unsent) and _is_loaded(lane, since)
-    if unsent and not (loaded or lane.was_emptied):
-        unsent = unsent & screened.other
+    loaded = bool(screened.unsent) and _is_loaded(lane, since)
+    unsent, gone = _unsent_keys(screened, lane, loaded=loaded), _gone_keys(screened, lane, since)
     begun = _not_erased(lane, _keys_of(unsent, lane)) if unsent else {}
-    gone = screened.missing if screened.missing and _has_removed(lane, since) else set[int]()
-    if screened.unsaid and _tells_inserts(lane):
-        gone = gone | screened.unsaid
     if not screened.suspects and not lane.met and not begun and not gone:
         return proof
     keys = _keys_of(screened.suspects, lane) | dict(islice(lane.met.items(), JUDGED))
@@ -479,6 +479,19 @@ def prove(lane: ProvenLane, since: int) -> Proof:
     proof.strong = not any(is_weak(row["order_key"]) for row in history.rows if row["batch"] > since)
     proof.proven = proof.compared - len(proof.broken) - proof.unjudged
     return proof
+
+
+def _unsent_keys(screened: Screened, lane: ProvenLane, *, loaded: bool) -> set[int]:
+    """The hashes of keys whose rows no message may have brought, although all rows must have come."""
+    if not screened.unsent or loaded or lane.was_emptied:
+        return screened.unsent
+    return screened.unsent & screened.other
+
+
+def _gone_keys(screened: Screened, lane: ProvenLane, since: int) -> set[int]:
+    """The hashes of keys whose rows may have been removed before a change finds them."""
+    gone = screened.missing if screened.missing and _has_removed(lane, since) else set[int]()
+    return gone | screened.unsaid if screened.unsaid and _tells_inserts(lane) else gone
 
 
 def _not_erased(lane: ProvenLane, keys: dict[Key, tuple[str, ...]]) -> dict[Key, tuple[str, ...]]:

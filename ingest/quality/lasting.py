@@ -52,6 +52,7 @@ _OPEN = f"""SELECT c.* FROM (SELECT * FROM {{checks}} WHERE "check" <> '{RECONCI
 """The faults of the last look at each mirror and source."""
 OF_BATCHES = frozenset({"unplaced_changes", "re_reads_ignored", "positions_started_again"})
 """The checks that compare a batch with what was folded before it: to look at all batches at once finds nothing of it."""
+_REFUSED = "refused_changes"
 _CLOSED_LATE = ("images_before", NEVER_SENT)  # a message that was missing may come late
 OPEN = "open"  # the mark in the log of `checks` that says whether faults are left
 
@@ -83,18 +84,13 @@ def found_before(
     lanes |= {(None, name): {name} for name in sources}
     rows = lake.ask(_OPEN)
     of_lanes = [row for row in rows if (row["mirror"], row["source"]) in lanes]
-    names = {mirror.name for mirror in mirrors.known(lake).values()} | lake.pipeline.by_source.keys()
-    others = any(
-        (row["mirror"], row["source"]) not in lanes and (row["mirror"] or row["source"]) in names
-        for row in rows  # also of mirrors and sources that are gone
-    )
+    names = (
+        mirrors.by_name(lake).keys() | lake.pipeline.by_source.keys()
+    )  # some faults are of mirrors that are gone
+    rest = {row["mirror"] or row["source"] for row in rows if (row["mirror"], row["source"]) not in lanes}
     if since == 0:
         of_lanes = [row for row in of_lanes if row["check"] in OF_BATCHES]
-    of = {subject.name: subject for subject in subjects}
-    refused: dict[TableId, Metric] = {}
-    if any(row["check"] == "refused_changes" for row in of_lanes):
-        now = rejects_now(lake).items()
-        refused = {table: metric for (table, check, _), metric in now if check == "refused_changes"}
+    of, refused = {subject.name: subject for subject in subjects}, _refused_now(lake, of_lanes)
     judged, kept = list(verdicts), list[CheckResult]()
     for row in _unrepaired(lake, of_lanes, lanes):
         left = _left(lake, of[row["mirror"]], row, since, refused) if row["mirror"] else row
@@ -103,14 +99,20 @@ def found_before(
         if left is None:
             continue
         result = _again(left, lake.pipeline.file)
-        same = [i for i, each in enumerate(judged) if each.state != PASS and _place(each) == _place(result)]
-        if same:
-            judged[same[0]] = _united(judged[same[0]], result)
-        else:
+        if (again := _found_again(judged, result)) is None:
             kept.append(result)
+        else:
+            judged[again] = _united(judged[again], result)
     over = {_place(result)[:3] for result in kept}
     sound = [result for result in judged if result.state != PASS or _place(result)[:3] not in over]
-    return sound + kept, others
+    return sound + kept, not rest.isdisjoint(names)
+
+
+def _refused_now(lake: Tables, rows: Iterable[Row]) -> dict[TableId, Metric]:
+    """What is said now of the refused changes of each table, if one of some faults is about such."""
+    if not any(row["check"] == _REFUSED for row in rows):
+        return {}
+    return {table: metric for (table, check, _), metric in rejects_now(lake).items() if check == _REFUSED}
 
 
 def _left(
@@ -124,7 +126,7 @@ def _left(
 
     ``refused`` are the open rejects of changes, by table.
     """
-    if row["check"] == "refused_changes":
+    if row["check"] == _REFUSED:
         return _still_refused(row, refused.get(subject.table))
     ends = CHECKS[row["check"]].ends_with
     keys: Sequence[str] = list_in(row["failing"])
@@ -216,6 +218,12 @@ def _not_written(
     )
     written = [row["k"] for row in rows]
     return [key for key, cells in zip(keys, texts, strict=True) if cells not in written]
+
+
+def _found_again(verdicts: Iterable[CheckResult], fault: CheckResult) -> int | None:
+    """The number of the verdict that has found a fault again; None if none has."""
+    alike = (i for i, each in enumerate(verdicts) if each.state != PASS and _place(each) == _place(fault))
+    return next(alike, None)
 
 
 def _united(new: CheckResult, old: CheckResult) -> CheckResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -172,6 +172,14 @@ class Booked:
     rejected_ever: int = 0
     tables: set[str] = field(default_factory=set)  # as named by a connector, with and without database
 
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Add the sums of one of its lanes."""
+        for name in _BOOKED:
+            setattr(self, name, getattr(self, name) + line[name])
+        if line["table"] is not None and line["active"]:
+            source = TableId.of(line)
+            self.tables |= {str(source), str(source._replace(database=None))}
+
 
 @dataclass(slots=True)
 class Survey:
@@ -196,21 +204,14 @@ def survey(
     paths of the mirrors to check; None means all. ``steps`` returns the schema steps of a lane.
     """
     schemas = mirrors.known(lake) if decided is None else decided
-    seen, gone = targets.views(lake), mirrors.dropped(lake)
+    views, gone = targets.views(lake), mirrors.dropped(lake)
     made, subjects, touched = Survey(), dict[str, CheckedMirror](), set(also)
     for row in lines:
-        booked = made.booked.setdefault(row["source"], Booked())
-        for name in _BOOKED:
-            setattr(booked, name, getattr(booked, name) + row[name])
+        made.booked.setdefault(row["source"], Booked()).add(row)
         if row["table"] is None or not row["active"]:
             continue
         source = TableId.of(row)
-        booked.tables |= {str(source), str(source._replace(database=None))}
-        for view in seen:
-            rule = view.pipeline.rule(source)
-            table = target(rule, source)
-            if rule.exclude and (view is not lake or str(table) in gone):
-                continue
+        for table in _mirrors(views, gone, source):
             path = mirror_path(table)
             new = CheckedMirror(table, path, schemas.get(path), steps_of=steps)
             subjects.setdefault(path, new).lanes.append(_lane(row, source))
@@ -226,6 +227,15 @@ def survey(
     for subject in made.subjects:
         _look(lake, subject)
     return made
+
+
+def _mirrors(views: Sequence[Lake], gone: Collection[str], source: TableId) -> Iterator[TableId]:
+    """The mirrors of a source table: the first one also if its table is excluded now, unless it was dropped since."""
+    for view in views:
+        rule = view.pipeline.rule(source)
+        table = target(rule, source)
+        if not rule.exclude or (view is views[0] and str(table) not in gone):
+            yield table
 
 
 def lost_sources(lake: Tables, subject: CheckedMirror) -> set[str]:
