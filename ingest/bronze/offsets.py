@@ -342,7 +342,7 @@ class Look:
 
 
 def look(
-    lake: Tables | None,
+    lake: Tables,
     source: Source,
     known: Mapping[Place, Position],
     connected: Callable[[Source], AbstractContextManager[Cluster]],
@@ -353,7 +353,7 @@ def look(
     def is_accepted(gap: Gap) -> bool:
         nonlocal accepted
         if accepted is None:  # read decisions only if there is a gap
-            decided = decisions.read(lake).of(ACCEPT_GAP, subject=source.name) if lake is not None else ()
+            decided = decisions.read(lake).of(ACCEPT_GAP, subject=source.name)
             accepted = [decision.value for decision in decided]
         return any(gap.value.items() <= span_accepted.items() for span_accepted in accepted)
 

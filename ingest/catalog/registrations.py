@@ -108,11 +108,11 @@ def wanted(lake: Tables, registered: Iterable[Registration]) -> Wanted:
     return Wanted(tuple(tables), tuple(absent))
 
 
-def foreseen(lake: Tables | None, pipeline: Pipeline, coming: Iterable[TableId]) -> dict[str, str]:
-    """The names that mirrors will have after a run, by their own; ``lake`` is None before the first."""
-    tables = {path: mirror.table for path, mirror in _present(lake).items()} if lake is not None else {}
+def foreseen(lake: Tables, coming: Iterable[TableId]) -> dict[str, str]:
+    """The names that mirrors will have after a run, by their own."""
+    tables = {path: mirror.table for path, mirror in _present(lake).items()}
     tables |= {mirror_path(table): table for table in coming}
-    named = _named(pipeline, tables, remembered(lake) if lake is not None else ())
+    named = _named(lake.pipeline, tables, remembered(lake))
     return {str(tables[path]): str(name) for path, name in sorted(named.items())}
 
 

@@ -19,7 +19,7 @@ from ingest.bronze import files, moved, offsets
 from ingest.bronze import preview as unread
 from ingest.bronze.kafka_settings import why_java
 from ingest.bronze.offsets import Look
-from ingest.bronze.positions import Positions, read_so_far
+from ingest.bronze.positions import read_so_far
 from ingest.bronze.reading import OPEN_END, Range
 from ingest.bronze.receipts import FileState
 from ingest.catalog import registrations
@@ -97,11 +97,11 @@ def why_spark(pipeline: Pipeline) -> str:
 def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[str, Any]:
     """The plan of one pipeline from ``count`` messages of each source; ``spark`` is None where `why_spark` is empty."""
     lake = _lake(pipeline, spark)
-    seen = gold.known_by_view(lake) if lake is not None else [(view, Known()) for view in pipeline.views]
+    seen = gold.known_by_view(lake)
     known = seen[0][1]
-    last = max(0, lake.progress("bronze", BRONZE.name)) if lake is not None else 0
+    last = max(0, lake.progress("bronze", BRONZE.name))
     sources = Sources()
-    if lake is not None and last > known.last and count:
+    if last > known.last and count:
         sources.messages += [
             (batch, source.name, *row)
             for source in pipeline.sources
@@ -111,7 +111,7 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
     decoded = silver.decode(pipeline, sources.messages)
     for described in sources.described:
         _add_sample(described, decoded, sum(_is_of(described, *message[1:3]) for message in sources.messages))
-    unlike, batches = targets.of_other_settings(lake) if lake is not None else ((), ())
+    unlike, batches = targets.of_other_settings(lake)
     for outdated in batches:
         described = next(source for source in sources.described if source["source"] == outdated.source)
         described["warnings"].append(outdated.sentence)
@@ -127,7 +127,7 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         "pipeline": pipeline.name,
         "file": str(pipeline.file),
         "lake": pipeline.lake,
-        "lake_exists": lake is not None and lake.exists(BRONZE.name),
+        "lake_exists": lake.exists(BRONZE.name),
         "next_batch": last + 1 if any(source["due"] for source in sources.described) else None,
         "undecoded_batches": undecoded,
         "engine": pipeline.engine,
@@ -144,13 +144,13 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
 
 
 def _catalog(
-    pipeline: Pipeline, lake: Tables | None, tables: Iterable[Foreseen], sampled: Iterable[TableId]
+    pipeline: Pipeline, lake: Tables, tables: Iterable[Foreseen], sampled: Iterable[TableId]
 ) -> dict[str, Any] | None:
     """Which catalog a run would register mirrors in, and under which names; None without one."""
     if pipeline.catalog is None:
         return None
     created = {table.mirror for table in tables if table.action == CREATE}
-    named = registrations.foreseen(lake, pipeline, [table for table in sampled if str(table) in created])
+    named = registrations.foreseen(lake, [table for table in sampled if str(table) in created])
     return {"catalog": registrations.target(pipeline.catalog), "names": named}
 
 
@@ -184,47 +184,41 @@ def _stages(
     return {name: SPARK if name in by_spark else DRIVER for name, does in wanted.items() if does}
 
 
-def _lake(pipeline: Pipeline, spark: SparkSession | None) -> Lake | LakeReader | None:
-    """The pipeline's lake; None if it is known to have landed nothing."""
-    lake: Lake | LakeReader
+def _lake(pipeline: Pipeline, spark: SparkSession | None) -> Lake | LakeReader:
+    """The pipeline's lake; one that is not there yet reads as an empty one."""
+    lake: Lake | LakeReader = LakeReader(pipeline)
     if spark is not None:
         from ingest.lake.lake import Lake
 
         lake = Lake(spark, pipeline)
-    elif has_landed(pipeline):
-        lake = LakeReader(pipeline)
-    else:
-        return None
     identity.check(lake, Seen())
     return lake
 
 
-def _problems(
-    lake: Tables | None, decoded: int, sources: Sources, tables: Sequence[Foreseen]
-) -> Iterator[str]:
+def _problems(lake: Tables, decoded: int, sources: Sources, tables: Sequence[Foreseen]) -> Iterator[str]:
     """What would make a run fail, or hold a mirror."""
     for source in sources.described:
         yield from (f"source {source['source']}: {text}" for text in source["problems"])
-    if lake is not None and (mixed := decoded_with.mixed_masks(lake, decoded)):
+    if mixed := decoded_with.mixed_masks(lake, decoded):
         yield mixed
     yield from (f"{table.mirror} would be held: {table.why}" for table in tables if table.action == HOLD)
-    if lake is not None and not any(source["due"] for source in sources.described):
+    if not any(source["due"] for source in sources.described):
         named = {table.mirror for table in tables}  # a run folds these, or has said why it does not
         yield from (mirror.said for mirror in completed.lost(lake) if mirror.name not in named)
 
 
 def _warnings(
-    pipeline: Pipeline, lake: Tables | None, known: Known, lines: Sequence[Line], tables: Sequence[Foreseen]
+    pipeline: Pipeline, lake: Tables, known: Known, lines: Sequence[Line], tables: Sequence[Foreseen]
 ) -> Iterator[str]:
     """What the operator should look at before the run; ``lines`` are those of the sample."""
-    left = known_mirrors.unfed(lake) if lake is not None else {}
-    for mirror in known_mirrors.known(lake).values() if lake is not None else ():
+    left = known_mirrors.unfed(lake)
+    for mirror in known_mirrors.known(lake).values():
         if mirror.path not in left:
             continue
         typed = command("drop", pipeline.file, mirror.name, "--reason", "excluded")
         yield f"{pipeline.file} {left[mirror.path]}, and the mirror {mirror.name} stays as it is: `{typed}` removes it"
     seen = {line.table_id for line in lines}
-    seen |= {table for _, table in lanes.booked(lake)} if lake is not None else set()
+    seen |= {table for _, table in lanes.booked(lake)}
     columns = {mirror.name: {each.name for each in mirror.columns} for mirror in known.mirrors.values()}
     for new in tables:
         columns.setdefault(new.mirror, set()).update(each.name for each in new.columns)
@@ -238,13 +232,10 @@ def _warnings(
 # --- sources ------------------------------------------------------------------------------------
 
 
-def _look(
-    pipeline: Pipeline, lake: Lake | LakeReader | None, last: int, count: int, sources: Sources
-) -> None:
-    known = Positions() if lake is None else read_so_far(lake)
-    with_spark = None if lake is None or isinstance(lake, LakeReader) else lake
-    if lake is not None:
-        identity.refuse_missing_sources(lake, known.sources)
+def _look(pipeline: Pipeline, lake: Lake | LakeReader, last: int, count: int, sources: Sources) -> None:
+    known = read_so_far(lake)
+    with_spark = None if isinstance(lake, LakeReader) else lake
+    identity.refuse_missing_sources(lake, known.sources)
     for rank, source in enumerate(pipeline.sources):
         if not source.enabled:
             off = ("enabled: false: nothing more is read of it",)
@@ -256,7 +247,7 @@ def _look(
             looked = []
         for part in files.parts(pipeline, source):
             of_part = files.known_of(part, known.files.get(source.name, {}))
-            recorded = tuple if lake is None else partial(moved.known_moves, lake, source.name)
+            recorded = partial(moved.known_moves, lake, source.name)
             described, sample = _files(with_spark, part, rank, of_part, recorded, count)
             if part is source or described["reads"] or described["problems"]:
                 looked.append((described, sample))
@@ -301,7 +292,7 @@ def _by_file(ranges: tuple[Range, ...]) -> list[dict[str, Any]]:
 
 def _topics(
     pipeline: Pipeline,
-    lake: Tables | None,
+    lake: Tables,
     with_spark: Lake | None,
     source: Source,
     known: dict[Place, Position],
@@ -326,9 +317,7 @@ def _topics(
     return described, unread.of_topics(with_spark, look, count) if count else unread.Sample()
 
 
-def _asked(
-    lake: Tables | None, with_spark: Lake | None, source: Source, known: dict[Place, Position]
-) -> Look:
+def _asked(lake: Tables, with_spark: Lake | None, source: Source, known: dict[Place, Position]) -> Look:
     if with_spark is None:
         from ingest.bronze import native_broker
 
@@ -433,14 +422,14 @@ def _idle_masks(pipeline: Pipeline, sources: set[TableId], columns: Mapping[str,
                 yield f"mask: no column of {rule.match} fits {pattern}{nearest(pattern, shown)}"
 
 
-def _idle_columns(pipeline: Pipeline, lake: Tables | None, lines: Iterable[Line]) -> Iterator[str]:
+def _idle_columns(pipeline: Pipeline, lake: Tables, lines: Iterable[Line]) -> Iterator[str]:
     """Columns that a rule is about and no row has shown: they may come, or be a typing error."""
     if not any(rule.places or rule.cluster_by for rule in pipeline.every_rule):
         return
     seen: dict[TableId, set[str]] = {}
     for line in lines:
         seen.setdefault(line.table_id, set()).update(line.columns)
-    for (_, table), columns in lanes.columns_seen(lake).items() if lake is not None else ():
+    for (_, table), columns in lanes.columns_seen(lake).items():
         seen.setdefault(table, set()).update(columns)
     for rule in pipeline.tables:
         shown = {name for table, names in seen.items() if pipeline.rule(table) is rule for name in names}
