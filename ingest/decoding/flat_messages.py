@@ -237,62 +237,59 @@ def position_of(count: Count, name: str) -> CanalPosition:
 # --- the marks of writers -----------------------------------------------------------------------
 
 
-class Glimpse(NamedTuple):
-    """The marks of a writer in one message."""
+class MarkRule(NamedTuple):
+    """What a message with all of some marks, and none of others, shows: ``text``, or None that it is another dialect's."""
 
-    type: str
-    id: bool  # the message has one
-    gtid: bool  # the message has the member, be it empty
-    transaction: bool  # its gtid is not empty
-    tidb: bool  # the message has TiDB's extension
-    sql_type: bool  # the message has JDBC types
-    base_names: bool  # types without the length that MySQL's declarations have: varchar
-    upper_case: bool  # types in upper case
-    old_is_full: bool  # old names every column of data
-    bare_numbers: bool  # values that are not strings
-    int_lists: bool  # binary values such as "[106, 103]"
-    epochs: bool  # TIMESTAMP values such as "1624614713.201"
-    moments: bool  # TIMESTAMP values such as "2021-06-25 17:51:53"
-    column_type: bool  # types under another name than MySQL's
-    is_ddl: bool  # the message has the member, be it false
-    sql_type_empty: bool  # the message has the member for JDBC types, without any
-    lengths: bool  # types with a length: varchar(20)
-    deleted_in: str  # the member that holds the row of a DELETE
+    has: str
+    text: str | None
+    lacks: str = ""
 
 
-def glimpse(sample: bytes) -> Glimpse | None:
-    """A look at a message, or None if it is not a flat message."""
+def evidence(sample: bytes, *rows: MarkRule, lacks: str = "") -> str | None:
+    """What the first fitting row says of a message; None for one with a mark that its dialect ``lacks``, or that is not flat."""
+    marks = marks_of(sample)
+    if not marks or not marks.isdisjoint(lacks.split()):
+        return None
+    fitting = (row for row in rows if marks.issuperset(row.has.split()))
+    return next((row.text for row in fitting if marks.isdisjoint(row.lacks.split())), None)
+
+
+def marks_of(sample: bytes) -> frozenset[str]:
+    """The marks of a writer in one message, the ``type`` itself among them; none if it is not a flat message."""
     try:
         envelope, _ = read(sample)
         data, old = rows(envelope.data), rows(envelope.old)
         declared = declared_types(types_of(envelope))
     except Undecodable:
-        return None
+        return frozenset()
     row = next(filter(None, data + old), {})
     if not envelope.type or not envelope.type.isupper() or (envelope.is_ddl is UNSET and not row):
-        return None
-    binaries = _values_of("binary", row, declared)
+        return frozenset()
     moments = _values_of("timestamp", row, declared)
-    return Glimpse(
-        type=envelope.type,
-        id=envelope.id is not UNSET,
-        gtid=isinstance(envelope.gtid, str),
-        transaction=isinstance(envelope.gtid, str) and bool(envelope.gtid),
-        tidb=envelope.tidb is not UNSET,
-        sql_type=envelope.sql_type is not UNSET,
-        base_names=any(_NEEDS_LENGTH.fullmatch(name) for name in declared.values()),
-        upper_case=any(name[:1].isupper() for name in declared.values()),
-        old_is_full=bool(data and old and old[0] and old[0].keys() >= row.keys()),
-        bare_numbers=isinstance(envelope.data, Raw) or isinstance(envelope.old, Raw),
-        int_lists=any(value.startswith("[") for value in binaries),
-        epochs=any(values.NUMBER.fullmatch(value) for value in moments),
-        moments=any(value[4:5] == "-" for value in moments),
-        column_type=envelope.column_type is not UNSET,
-        is_ddl=envelope.is_ddl is not UNSET,
-        sql_type_empty=envelope.sql_type is not UNSET and kept_of(envelope.sql_type) in (b"", b"{}"),
-        lengths=any("(" in name for name in declared.values()),
-        deleted_in=("data" if data else "old") if envelope.type == "DELETE" and row else "",
-    )
+    marks = {
+        "id": envelope.id is not UNSET,
+        "gtid": isinstance(envelope.gtid, str),  # be it empty
+        "transaction": envelope.gtid not in ("", None, UNSET),
+        "tidb": envelope.tidb is not UNSET,  # TiDB's extension
+        "sql_type": envelope.sql_type is not UNSET,
+        "sql_type_empty": envelope.sql_type is not UNSET and kept_of(envelope.sql_type) in (b"", b"{}"),
+        # types without the length that MySQL's declarations have: varchar
+        "base_names": any(_NEEDS_LENGTH.fullmatch(name) for name in declared.values()),
+        "lengths": any("(" in name for name in declared.values()),
+        "upper_case": any(name[:1].isupper() for name in declared.values()),  # of types
+        "column_type": envelope.column_type is not UNSET,  # types under another name than MySQL's
+        "old_is_full": bool(data) and any(before and before.keys() >= row.keys() for before in old[:1]),
+        "bare_numbers": Raw in (type(envelope.data), type(envelope.old)),
+        "int_lists": any(value.startswith("[") for value in _values_of("binary", row, declared)),
+        "epochs": any(values.NUMBER.fullmatch(value) for value in moments),  # 1624614713.201
+        "moments": any(value[4:5] == "-" for value in moments),  # 2021-06-25 17:51:53
+        "is_ddl": envelope.is_ddl is not UNSET,  # be it false
+        "of_rows": envelope.type in ROW_TYPES,
+        "deleted_in_data": envelope.type == "DELETE" and data,
+        "deleted_in_old": envelope.type == "DELETE" and old and not data,
+        envelope.type: True,
+    }
+    return frozenset(name for name, is_set in marks.items() if is_set)
 
 
 _NEEDS_LENGTH = re.compile(r"varchar|char|varbinary|decimal|enum|set", re.IGNORECASE)
@@ -306,6 +303,9 @@ def _values_of(logical: str, row: Image, declared: Mapping[str, str]) -> list[st
 # --- what a list of column types asks for ---------------------------------------------------------
 
 
+ROW_TYPES = {
+    "INSERT": Op.INSERT, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE, "INIT": Op.READ, "ROW": Op.READ,
+}  # fmt: skip
 MARKS = {
     **dict.fromkeys(("MHEARTBEAT", "HEARTBEAT"), Op.HEARTBEAT),
     **dict.fromkeys(("GTID", "XACOMMIT", "XAROLLBACK"), Op.CONTROL),

@@ -24,10 +24,10 @@ from msgspec.structs import replace
 from ingest import values
 from ingest.change import Change, Hints, Image, Message, Op
 from ingest.decoding import protobuf, rows
-from ingest.decoding.flat_messages import CanalDialect, Decoded
+from ingest.decoding.flat_messages import ROW_TYPES, CanalDialect, Decoded
 from ingest.errors import Undecodable, counted
 from ingest.formats import About
-from ingest.formats.canal import ROW_TYPES, TEXT_MAKERS, changes_of, head_of
+from ingest.formats.canal import TEXT_MAKERS, changes_of, head_of
 from ingest.values.remembered import remembered
 
 ABOUT = About(

@@ -15,7 +15,7 @@ from functools import partial
 from ingest import types
 from ingest.decoding import database_kinds
 from ingest.decoding.converters import instant, listed_or_hex, truth, zoneless
-from ingest.decoding.flat_messages import CanalDialect, glimpse, id_decides
+from ingest.decoding.flat_messages import CanalDialect, MarkRule, evidence, id_decides
 from ingest.formats import About, SharedEvidence
 from ingest.formats.canal import changes, changes_as_columns
 from ingest.images_before import ImagesBefore
@@ -52,20 +52,24 @@ parse = partial(changes, dialect=DIALECT)
 parse_many = partial(changes_as_columns, dialect=DIALECT)
 
 
+# JSON-C says the same as long as no TIMESTAMP is sent
+PERHAPS_LISTS = SharedEvidence("perhaps Canal message with an id and bytes as lists of numbers")
+
+
 def recognise(sample: bytes) -> str | None:
     """Evidence of DRS: an id, and bytes as lists of numbers or TIMESTAMP as seconds."""
-    seen = glimpse(sample)
-    if seen is None or not seen.id or (seen.upper_case and not seen.column_type):
-        return None
-    if seen.column_type:
-        return "Canal message with an id and columnType"
-    if seen.epochs:
-        text = "Canal message with an id and TIMESTAMP as seconds"
-        return SharedEvidence(f"perhaps {text}") if seen.gtid else text
-    if seen.int_lists and not seen.moments:
-        if seen.deleted_in == "old":
-            return "Canal message with an id, bytes as lists of numbers and the row of a DELETE in old"
-        if not seen.deleted_in:  # JSON-C says the same as long as no TIMESTAMP is sent
-            return SharedEvidence("perhaps Canal message with an id and bytes as lists of numbers")
-    is_init = seen.type == "INIT_DDL"
-    return SharedEvidence("perhaps Canal message with the type INIT_DDL") if is_init else None
+    seconds = "Canal message with an id and TIMESTAMP as seconds"
+    return evidence(
+        sample,
+        MarkRule("upper_case", None, lacks="column_type"),
+        MarkRule("id column_type", "Canal message with an id and columnType"),
+        MarkRule("id epochs gtid", SharedEvidence(f"perhaps {seconds}")),
+        MarkRule("id epochs", seconds),
+        MarkRule(
+            "id int_lists deleted_in_old",
+            "Canal message with an id, bytes as lists of numbers and the row of a DELETE in old",
+            lacks="moments",
+        ),
+        MarkRule("id int_lists", PERHAPS_LISTS, lacks="moments deleted_in_data"),
+        MarkRule("id INIT_DDL", SharedEvidence("perhaps Canal message with the type INIT_DDL")),
+    )

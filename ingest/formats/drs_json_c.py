@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from ingest.decoding.flat_messages import glimpse
+from ingest.decoding.flat_messages import MarkRule, evidence
 from ingest.formats import SharedEvidence, drs_json
 from ingest.formats.canal import changes, changes_as_columns
 
@@ -33,15 +33,15 @@ parse_many = partial(changes_as_columns, dialect=DIALECT)
 
 def recognise(sample: bytes) -> str | None:
     """Evidence of JSON-C: an id, bytes as lists of numbers, and TIMESTAMP as text or the row of a DELETE in ``data``."""
-    seen = glimpse(sample)
-    if seen is None or not seen.id or seen.upper_case or seen.column_type or seen.epochs:
-        return None
-    if seen.int_lists and seen.moments:
-        return "Canal message with an id, bytes as lists of numbers and TIMESTAMP as text"
-    if seen.int_lists and seen.deleted_in == "data":
-        return "Canal message with an id, bytes as lists of numbers and the row of a DELETE in data"
-    if seen.int_lists and not seen.deleted_in:
-        return SharedEvidence("perhaps Canal message with an id and bytes as lists of numbers")
-    if seen.moments and seen.old_is_full and seen.base_names:
-        return SharedEvidence("perhaps Canal message with an id, whole rows in old and TIMESTAMP as text")
-    return None
+    lists = "Canal message with an id, bytes as lists of numbers"
+    return evidence(
+        sample,
+        MarkRule("id int_lists moments", f"{lists} and TIMESTAMP as text"),
+        MarkRule("id int_lists deleted_in_data", f"{lists} and the row of a DELETE in data"),
+        MarkRule("id int_lists", drs_json.PERHAPS_LISTS, lacks="deleted_in_old"),
+        MarkRule(
+            "id moments old_is_full base_names",
+            SharedEvidence("perhaps Canal message with an id, whole rows in old and TIMESTAMP as text"),
+        ),
+        lacks="upper_case column_type epochs",
+    )

@@ -17,9 +17,9 @@ from functools import partial
 from ingest import types
 from ingest.decoding import database_kinds
 from ingest.decoding.converters import bytes_in, instant, truth, zoneless
-from ingest.decoding.flat_messages import CanalDialect, glimpse, id_decides
+from ingest.decoding.flat_messages import CanalDialect, MarkRule, evidence, id_decides
 from ingest.formats import About, SharedEvidence
-from ingest.formats.canal import ROW_TYPES, changes, changes_as_columns
+from ingest.formats.canal import changes, changes_as_columns
 from ingest.images_before import ImagesBefore
 
 ABOUT = About(
@@ -58,13 +58,15 @@ parse_many = partial(changes_as_columns, dialect=DIALECT)
 
 def recognise(sample: bytes) -> str | None:
     """Evidence of DTS: an id, and the types INIT or DDL or type names without length."""
-    seen = glimpse(sample)
-    if seen is None or not seen.id or seen.tidb or seen.epochs or seen.int_lists or seen.column_type:
-        return None
-    if seen.sql_type_empty and seen.transaction and seen.type in ROW_TYPES:
-        return None  # another vendor's service of the same name
-    if seen.type in ("DDL", "INIT"):
-        return SharedEvidence(f"perhaps Canal message with an id and the type {seen.type}")
-    if seen.base_names and not seen.old_is_full and not seen.upper_case:
-        return SharedEvidence("perhaps Canal message with an id and type names without length")
-    return None
+    return evidence(
+        sample,
+        MarkRule("sql_type_empty transaction of_rows", None),  # another vendor's service of the same name
+        MarkRule("id DDL", SharedEvidence("perhaps Canal message with an id and the type DDL")),
+        MarkRule("id INIT", SharedEvidence("perhaps Canal message with an id and the type INIT")),
+        MarkRule(
+            "id base_names",
+            SharedEvidence("perhaps Canal message with an id and type names without length"),
+            lacks="old_is_full upper_case",
+        ),
+        lacks="tidb epochs int_lists column_type",
+    )

@@ -15,7 +15,7 @@ from functools import partial
 from ingest import types
 from ingest.decoding import database_kinds
 from ingest.decoding.converters import bytes_in, instant, zoneless
-from ingest.decoding.flat_messages import CanalDialect, glimpse, id_decides, mysql_types
+from ingest.decoding.flat_messages import CanalDialect, MarkRule, evidence, id_decides, mysql_types
 from ingest.formats import About, SharedEvidence
 from ingest.formats.canal import changes, changes_as_columns
 from ingest.formats.oms_canal import oracle_tenant
@@ -66,9 +66,16 @@ parse_many = partial(changes_as_columns, dialect=DIALECT)
 
 def recognise(sample: bytes) -> str | None:
     """Evidence of OceanBase Cloud: an id, type names in upper case, and no ``gtid``, which Canal itself sends."""
-    seen = glimpse(sample)
-    if seen is None or not seen.id or not seen.upper_case or seen.gtid or seen.column_type:
-        return None
-    if not seen.lengths:  # other sources than MySQL have such names in other vendors' messages
-        return SharedEvidence("perhaps Canal message with an id, without gtid, and type names in upper case")
-    return "Canal message with an id, without gtid, and type names with lengths in upper case"
+    return evidence(
+        sample,
+        MarkRule(
+            "id upper_case lengths",
+            "Canal message with an id, without gtid, and type names with lengths in upper case",
+        ),
+        # other sources than MySQL have such names in other vendors' messages
+        MarkRule(
+            "id upper_case",
+            SharedEvidence("perhaps Canal message with an id, without gtid, and type names in upper case"),
+        ),
+        lacks="gtid column_type",
+    )

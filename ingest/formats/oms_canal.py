@@ -23,7 +23,7 @@ from ingest import types, values
 from ingest.change import Image
 from ingest.decoding import database_kinds, json_values
 from ingest.decoding.converters import bytes_in, instant
-from ingest.decoding.flat_messages import CanalDialect, CanalPlan, Rows, glimpse, raw_rows
+from ingest.decoding.flat_messages import CanalDialect, CanalPlan, MarkRule, Rows, evidence, raw_rows
 from ingest.formats import About, SharedEvidence
 from ingest.formats.canal import changes, changes_as_columns
 from ingest.images_before import ImagesBefore
@@ -137,9 +137,11 @@ parse_many = partial(changes_as_columns, dialect=DIALECT)
 
 def recognise(sample: bytes) -> str | None:
     """Evidence of OMS: no id, yet ``sqlType`` as Canal sends it."""
-    seen = glimpse(sample)
-    if seen is None or seen.id or seen.tidb or not seen.sql_type:
-        return None
-    if (seen.bare_numbers or seen.epochs) and not seen.int_lists:
-        return "Canal message without an id, with bare numbers or TIMESTAMP as seconds"
-    return SharedEvidence("perhaps Canal message without an id")
+    shown = "Canal message without an id, with bare numbers or TIMESTAMP as seconds"
+    return evidence(
+        sample,
+        MarkRule("sql_type bare_numbers", shown, lacks="int_lists"),
+        MarkRule("sql_type epochs", shown, lacks="int_lists"),
+        MarkRule("sql_type", SharedEvidence("perhaps Canal message without an id")),
+        lacks="id tidb",
+    )

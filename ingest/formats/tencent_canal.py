@@ -16,9 +16,9 @@ from functools import partial
 
 from ingest import types
 from ingest.decoding.converters import bytes_in, instant, truth, zoneless
-from ingest.decoding.flat_messages import CanalDialect, glimpse, id_decides
+from ingest.decoding.flat_messages import CanalDialect, MarkRule, evidence, id_decides
 from ingest.formats import About, SharedEvidence
-from ingest.formats.canal import ROW_TYPES, changes, changes_as_columns
+from ingest.formats.canal import changes, changes_as_columns
 from ingest.images_before import ImagesBefore
 
 ABOUT = About(
@@ -57,11 +57,15 @@ parse_many = partial(changes_as_columns, dialect=DIALECT)
 
 def recognise(sample: bytes) -> str | None:
     """Evidence of Tencent's writer: an id, ``gtid``, an empty ``sqlType`` next to the row's types."""
-    seen = glimpse(sample)
-    if seen is None or not (seen.id and seen.gtid and seen.sql_type_empty) or seen.tidb or seen.column_type:
-        return None
-    if seen.type not in ROW_TYPES or seen.upper_case or seen.lengths:
-        return None
-    if not seen.transaction:
-        return SharedEvidence("perhaps Canal message with an id and an empty sqlType")
-    return "Canal message with an id, the gtid of a transaction and an empty sqlType"
+    return evidence(
+        sample,
+        MarkRule(
+            "id transaction sql_type_empty of_rows",
+            "Canal message with an id, the gtid of a transaction and an empty sqlType",
+        ),
+        MarkRule(
+            "id gtid sql_type_empty of_rows",
+            SharedEvidence("perhaps Canal message with an id and an empty sqlType"),
+        ),
+        lacks="tidb column_type upper_case lengths",
+    )

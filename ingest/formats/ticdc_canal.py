@@ -24,7 +24,8 @@ from ingest.decoding.flat_messages import (
     CanalDialect,
     CanalPosition,
     Found,
-    glimpse,
+    MarkRule,
+    evidence,
     position_of,
     read,
 )
@@ -106,9 +107,8 @@ def _halves(change: Change) -> Iterable[Change]:
 
 def recognise(sample: bytes) -> str | None:
     """Evidence of TiCDC: the extension ``_tidb``, or a watermark."""
-    seen = glimpse(sample)
-    if seen is None:
-        return None
-    if seen.type == "TIDB_WATERMARK":
-        return "Canal message of the type TIDB_WATERMARK"
-    return "Canal message with the extension _tidb" if seen.tidb else None
+    return evidence(
+        sample,
+        MarkRule("TIDB_WATERMARK", "Canal message of the type TIDB_WATERMARK"),
+        MarkRule("tidb", "Canal message with the extension _tidb"),
+    )
