@@ -119,8 +119,7 @@ def _verify(file: Path, texts: list[str], output_as: str) -> None:
         )
 
     output.answer(output_as, asdict(searched), show)
-    if searched.hits or searched.unread:
-        raise typer.Exit(1)
+    output.exit_with(bool(searched.hits or searched.unread))
 
 
 def _begun(lake: Lake) -> Erasure:

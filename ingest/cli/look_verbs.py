@@ -149,8 +149,7 @@ def explain(
         with opened(file, to_look=True) as spark_lake:
             story = explaining.explain(spark_lake, table, explaining.masked_key(spark_lake, table, key))
     output.answer(output_as, story, "\n".join(telling.lines(story)))
-    if not story.equal:
-        raise typer.Exit(1)
+    output.exit_with(not story.equal)
 
 
 @app.command(rich_help_panel=_PANEL)
@@ -198,8 +197,7 @@ def wait(
         "tables": sorted(chosen),
     }
     output.answer(output_as, answer, f"complete until {until} ({complete.reason})")
-    if code:
-        raise typer.Exit(code)
+    output.exit_with(code)
 
 
 def _chosen(complete: dict[str, Complete], text: str) -> dict[str, Complete]:

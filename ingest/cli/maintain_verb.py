@@ -96,8 +96,7 @@ def maintain(
     for text in refused:
         output.error(text)
     output.answer(output_as, [asdict(maintained) for maintained in done], lambda: _show(done))
-    if refused:
-        raise typer.Exit(1)
+    output.exit_with(bool(refused))
 
 
 def _show(done: Sequence[Kept]) -> None:

@@ -56,8 +56,7 @@ def decode(
     hints = _hints(format_, given, key or [], _pairs("column", column), registry)
     _, records = messages(file, framing, binary)
     decoded = _decoded(formats.reader(format_), hints, records, message_key, file)
-    if _print(decoded, output_ or ("table" if output.on_terminal() else "jsonl")):
-        raise typer.Exit(1)
+    output.exit_with(_print(decoded, output_ or ("table" if output.on_terminal() else "jsonl")))
 
 
 def _hints(
@@ -166,8 +165,7 @@ def detect(
 
     verdict = detection.judge(file, *detection.sample(file, framing, lines))
     output.answer(output_as, verdict, detection.in_words(verdict))
-    if not verdict["candidates"] or verdict["odd"]:
-        raise typer.Exit(1)
+    output.exit_with(bool(not verdict["candidates"] or verdict["odd"]))
 
 
 @app.command(name="formats", rich_help_panel=_PANEL)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
-from ingest.errors import ConfigError, command, visible
+from ingest.errors import ConfigError, IngestError, command, visible
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -210,6 +210,18 @@ def meant(option: str, text: str, read: Callable[[str], _Meaning]) -> _Meaning:
         return read(text)
     except ValueError as error:
         raise ConfigError([f"{option}: {error}"]) from None
+
+
+def exit_with(code: int) -> None:
+    """End the verb with an exit code, unless it is 0; True is 1."""
+    if code:
+        raise typer.Exit(code)
+
+
+def refuse_blank(reason: str, why: str) -> None:
+    """Refuse a blank ``--reason``, which has to say ``why`` something is done."""
+    if not reason.strip():
+        raise IngestError(f"Say with --reason why {why}.")
 
 
 def on_terminal() -> bool:

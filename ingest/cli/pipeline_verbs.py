@@ -109,8 +109,7 @@ def validate(
         output.json(results)
     for result in results:
         _report(result, output_as == "table")
-    if not all(result["ok"] for result in results):
-        raise typer.Exit(2)
+    output.exit_with(0 if all(result["ok"] for result in results) else 2)
 
 
 def _validated(file: Path, show: bool) -> dict[str, Any]:

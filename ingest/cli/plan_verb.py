@@ -44,8 +44,7 @@ def plan(
         ]
     output.answer(output_as, foreseen, lambda: _show(foreseen, sample))
     refuse(faults)
-    if any(foreseen_run["problems"] for foreseen_run in foreseen):
-        raise typer.Exit(1)
+    output.exit_with(any(foreseen_run["problems"] for foreseen_run in foreseen))
 
 
 def _show(plans: list[dict[str, Any]], sample: int) -> None:

@@ -100,8 +100,7 @@ def listing(
     if test:
         sent = [tried for file in files for tried in alerting.send_samples(load(file))]
         output.listing(sent, ("target", "state", "error"), output_as)
-        if any(sample["error"] for sample in sent):
-            raise typer.Exit(1)
+        output.exit_with(any(sample["error"] for sample in sent))
         return
     faults: dict[Path, IngestError] = {}
     with all_looked_at(files, faults) as lakes:
@@ -126,8 +125,7 @@ def ack(
     output_as: Output = "table",
 ) -> None:
     """Acknowledge a problem: until it changes no alert is sent of it, and no exit code counts it."""
-    if not reason.strip():
-        raise IngestError("Say with --reason why the problem may stay as it is.")
+    output.refuse_blank(reason, "the problem may stay as it is")
     with locked(file, "alerts ack", deferred=True) as lake:
         from ingest.inspect import problems, status
 
@@ -138,5 +136,4 @@ def ack(
 
 def _end(listed: list[dict[str, Any]], *, exit_zero: bool) -> None:
     """End with 1 if a problem needs the operator."""
-    if not exit_zero and any(not problem["acknowledged"] for problem in listed):
-        raise typer.Exit(1)
+    output.exit_with(not exit_zero and not all(problem["acknowledged"] for problem in listed))

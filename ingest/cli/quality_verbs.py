@@ -88,8 +88,7 @@ def quality(
         output.json(gx_json.documents(load(file, to_look=True).name, checked.verdicts))
     else:
         output.answer(output_as, answer, lambda: _print(checked, every))
-    if "error" in wrong or (wrong and fail_on == "warn"):
-        raise typer.Exit(1)
+    output.exit_with("error" in wrong or bool(wrong and fail_on == "warn"))
 
 
 def _checked(file: Path, deep: str) -> Checked:

@@ -101,8 +101,7 @@ def dismiss(
     output_as: Output = "table",
 ) -> None:
     """Close a reject without decoding it; the decision is kept with its reason."""
-    if not reason.strip():
-        raise IngestError("Say with --reason why the reject may be left out.")
+    output.refuse_blank(reason, "the reject may be left out")
     with locked(file, "rejects dismiss", deferred=True) as lake:
         from ingest.lake import decisions, rejects
 

@@ -211,8 +211,7 @@ def printed(rows: list[dict[str, Any]], output_as: str) -> None:
 
 def fail_unless_done(rows: list[dict[str, Any]]) -> None:
     """End with exit code 1 if a mirror failed or was held."""
-    if any(row["state"] in ("failed", "held") for row in rows):
-        raise typer.Exit(1)
+    output.exit_with(any(row["state"] in ("failed", "held") for row in rows))
 
 
 def _lines(example: Mapping[str, Any]) -> list[tuple[str, str, str, str]]:
@@ -276,25 +275,20 @@ def retry(file: PipelineFile, output_as: Output = "table") -> None:
         from ingest.lake.decisions import RETRIED, Decision
 
         stuck = [row["table"] for row in status.tables(lake) if row["state"] in ("failed", "held")]
+        if not stuck:
+            output.answer(output_as, {"tried": [], "run": None}, "no mirror has failed or is held")
+            return
         now = completed.progress(lake)  # a table may have lost batches since: these are among those that lag
         paths = {path for path, mirror in mirrors.known(lake).items() if mirror.name in stuck}
         warm = running.Warm(progress=completed.Progress(now.complete, now.lagging | paths))
-        if stuck:
-            asked = Decision(RETRIED, lake.pipeline.name, {"mirrors": stuck}, by=decisions.user())
-            decisions.append(lake, [asked])
-        result = None
-        if stuck:
-            with ProgressLine(lake.spark, lake.pipeline.name) as progress:
-                result = running.run(lake.spark, lake.pipeline, ("gold", "quality"), warm, progress.tell)
-    tried = [mirror for mirror in result.mirrors if mirror.state != "skipped"] if result else []
-
-    def show() -> None:
-        output.table(
-            ("table", "state", "message"), [(mirror.mirror, mirror.state, mirror.message) for mirror in tried]
-        )
-
-    answer = {"tried": stuck, "run": None if result is None else describe(result)}
-    output.answer(output_as, answer, show if stuck else "no mirror has failed or is held")
+        asked = Decision(RETRIED, lake.pipeline.name, {"mirrors": stuck}, by=decisions.user())
+        decisions.append(lake, [asked])
+        with ProgressLine(lake.spark, lake.pipeline.name) as progress:
+            result = running.run(lake.spark, lake.pipeline, ("gold", "quality"), warm, progress.tell)
+    tried = [mirror for mirror in result.mirrors if mirror.state != "skipped"]
+    rows = [(mirror.mirror, mirror.state, mirror.message) for mirror in tried]
+    answer = {"tried": stuck, "run": describe(result)}
+    output.answer(output_as, answer, lambda: output.table(("table", "state", "message"), rows))
     end(result)
 
 
@@ -330,8 +324,7 @@ def drop(
     output_as: Output = "table",
 ) -> None:
     """Remove the mirror of an excluded table, with its history and its change feed; what was landed stays."""
-    if not reason.strip():
-        raise IngestError("Say with --reason why the mirror is removed.")
+    output.refuse_blank(reason, "the mirror is removed")
     with locked(file, f"drop of {table}", deferred=True, deletes=True) as lake:
         from ingest.catalog import sync
         from ingest.lake import dropping

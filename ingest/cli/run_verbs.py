@@ -69,8 +69,7 @@ def run(
     if pause is None and (idle := _idle_all(pipelines, stages, busy)) is not None:
         _show(idle, output_as, repeated=False, several=len(files) > 1)
         _complain(idle, {})
-        if code := max(bool(faults), *(result.exit_code for result in idle)):
-            raise typer.Exit(code)
+        output.exit_with(max(bool(faults), *(result.exit_code for result in idle)))
         return
     stop = StopRequest()
     _listen(stop)
@@ -85,8 +84,7 @@ def run(
             begin(spark)  # while what the stages need is imported
         several = len(files) > 1
         code = Ticks(spark, pipelines, stages, select, pause, stop, output_as, engine, several, faults).run()
-    if code:
-        raise typer.Exit(code)
+    output.exit_with(code)
 
 
 def _stages(text: str) -> list[str]:
@@ -385,8 +383,7 @@ def end(result: Result | None) -> None:
     if result is not None:
         for text in result.failures:
             output.error(text)
-        if result.exit_code:
-            raise typer.Exit(result.exit_code)
+        output.exit_with(result.exit_code)
 
 
 def describe(result: Result) -> dict[str, Any]:

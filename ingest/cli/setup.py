@@ -38,8 +38,7 @@ def doctor(
     output.answer(
         output_as, described, lambda: output.table(columns, [tuple(row.values()) for row in described])
     )
-    if any(row.state != "ok" for row in rows):
-        raise typer.Exit(1)
+    output.exit_with(any(row.state != "ok" for row in rows))
 
 
 @jars_app.command("fetch")
