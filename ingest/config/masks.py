@@ -27,7 +27,7 @@ from ingest.ddl import COMPUTED, ColumnDefinition, Ddl, Effect
 from ingest.ddl.tokens import Token, Unread, grammar_of, tokens
 from ingest.errors import ConfigError, Undecodable
 from ingest.values.charsets import keeps_all
-from ingest.values.remembered import KEPT, LONG
+from ingest.values.remembered import KEPT, LONG, Bounded
 
 HIDDEN = "***"
 NOT_SHOWN = "not shown, because the pipeline file masks columns or seals bronze"
@@ -130,10 +130,9 @@ class _Plan:
         self.sent = sent
         self._table = table
         self._types = {name: table.type(name, logical) for name, logical in sent.items()}  # of masked values
-        self._forms: dict[tuple[str, ...], list[tuple[str, _Mask]]] = {}  # by the columns of an image
-        self._schemas: dict[
-            int, tuple[Mapping[str, ColumnSchema], Mapping[str, ColumnSchema]]
-        ] = {}  # by identity
+        self._forms = Bounded[tuple[str, ...], list[tuple[str, _Mask]]](_FORMS)  # by the columns of an image
+        # by identity
+        self._schemas = Bounded[int, tuple[Mapping[str, ColumnSchema], Mapping[str, ColumnSchema]]](_FORMS)
 
     def check(self, sent: Sequence[Change]) -> None:
         """Refuse a key that has a column without a mask of its own for each value."""
@@ -165,8 +164,6 @@ class _Plan:
         """What a message's schema says, its defaults masked as values are."""
         kept = self._schemas.get(id(schema))
         if kept is None:
-            if len(self._schemas) >= _FORMS:
-                self._schemas.clear()
             defaults: Image = {name: column.default for name, column in schema.items()}
             self.images([defaults])
             masked = {
@@ -196,8 +193,6 @@ class _Plan:
 
     def _form(self, names: tuple[str, ...]) -> list[tuple[str, _Mask]]:
         """The masks of the columns of an image."""
-        if len(self._forms) >= _FORMS:
-            self._forms.clear()
         masks = ((name, self._table.mask(name, self.sent)) for name in names)
         form = self._forms[names] = [(name, mask) for name, mask in masks if mask]
         return form
@@ -208,7 +203,7 @@ class _TableMasks:
         self._rule = rule
         self._methods = methods
         self._known: dict[str, str] = {}
-        self._plans: dict[tuple[tuple[str, str], ...], _Plan] = {}
+        self._plans = Bounded[tuple[tuple[str, str], ...], _Plan](_FORMS)
         self._plan = _Plan(self, {})  # the last one
 
     def method(self, column: str) -> str:
@@ -230,8 +225,6 @@ class _TableMasks:
         if sent is not self._plan.sent and sent != self._plan.sent:
             types = tuple(sent.items())
             if types not in self._plans:
-                if len(self._plans) >= _FORMS:
-                    self._plans.clear()
                 self._plans[types] = _Plan(self, sent)
             self._plan = self._plans[types]
         return self._plan

@@ -39,14 +39,14 @@ from ingest.values import (
     date_text,
     datetime_text,
     float32_text,
-    fraction,
     integer,
+    seconds_of,
     strict,
     time_text,
     unscaled_text,
     zoneless_text,
 )
-from ingest.values.remembered import LONG, remembered
+from ingest.values.remembered import LONG, Bounded, remembered
 
 
 class FieldDefault(NamedTuple):
@@ -125,17 +125,14 @@ def plan(
     place = (schema, fields, id(declared), meanings, reading)
     known = _recent.get(place)
     if known is None:
-        if len(_recent) >= MAX_PLANS:
-            _recent.clear()
-        new_plan = _plan(schema, fields, tuple(declared.items()), meanings, reading)
-        known = (new_plan, declared)
+        known = _plan(schema, fields, tuple(declared.items()), meanings, reading), declared
         if len(schema) <= LONG:
             _recent[place] = known
     return known[0]
 
 
 MAX_PLANS = 1024  # kept at a time
-_recent: dict[tuple[object, ...], tuple[ConnectPlan, Mapping[str, str]]] = {}
+_recent = Bounded[tuple[object, ...], tuple[ConnectPlan, Mapping[str, str]]](MAX_PLANS)
 """Plans by the declared columns' identity, which costs less than to look at each of them for every row.
 
 The columns are kept with their plan: as long as they live, no other columns have their identity.
@@ -385,8 +382,8 @@ def decimal_meaning(parameters: Mapping[str, str]) -> Meaning:
 def duration(count: int, unit: int) -> str:
     """An ISO 8601 span of seconds from a count of ticks."""
     sign, count = ("-", -count) if count < 0 else ("", count)
-    seconds, rest = divmod(count, unit)
-    return f"{sign}PT{seconds}{fraction(str(rest).rjust(len(str(unit)) - 1, '0'))}S"
+    seconds, part = seconds_of(count, unit)
+    return f"{sign}PT{seconds}{part}S"
 
 
 def _whole(value: Any) -> str | None:

@@ -16,6 +16,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from ingest.errors import Undecodable
 from ingest.values import Number, compacted, lenient, members, opened, strict
+from ingest.values.remembered import Bounded
 
 Values = dict[str, Any]
 _Read = TypeVar("_Read")
@@ -80,7 +81,7 @@ def _schema(raw: Raw | UnsetType) -> bytes:
     return b"" if schema == b"null" else _known_again(schema)
 
 
-_schemas: dict[tuple[int, bytes], bytes] = {}
+_schemas = Bounded[tuple[int, bytes], bytes](MAX_SCHEMAS)
 
 
 def _known_again(schema: bytes) -> bytes:
@@ -89,8 +90,6 @@ def _known_again(schema: bytes) -> bytes:
     remembered = _schemas.get(mark)
     if remembered == schema:
         return remembered
-    if len(_schemas) >= MAX_SCHEMAS:
-        _schemas.clear()
     _schemas[mark] = schema
     return schema
 

@@ -21,13 +21,17 @@ from ingest.change import Change, Hints, Image, Op, Options, TableId
 from ingest.decoding.converters import base64_from, zoned
 from ingest.decoding.declared_values import TICKS, without_digits
 from ingest.errors import Undecodable
-from ingest.values.remembered import remembered
+from ingest.values.remembered import Bounded, remembered
 
 TOMBSTONE = (Change(op=Op.CONTROL, note="tombstone"),)
 
 Convert = Callable[[str], str]
 Declared = tuple[tuple[str, str], ...]
 """Columns with their types from the pipeline file, as a key that caches can hold."""
+
+
+_SHAPES, _LONG = 64, 4096
+"""For how many kinds of rows what concerns them is kept, and of how many characters in the names of their columns."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +53,7 @@ class RowPlan:
     sent: tuple[str, ...] = ()
     bits: tuple[str, ...] = ()
     marked: bool = False
-    _narrow: dict[tuple[str, ...], RowPlan] = field(default_factory=dict, repr=False)
+    _narrow: dict[tuple[str, ...], RowPlan] = field(default_factory=lambda: Bounded(_SHAPES), repr=False)
 
     def of(self, row: Image) -> RowPlan:
         """What of it concerns the columns of a row; itself if it knows no other."""
@@ -66,15 +70,9 @@ class RowPlan:
                 tuple(name for name in self.bits if name in row),
                 self.marked,
             )
-            if len(self._narrow) >= _SHAPES:
-                self._narrow.clear()
             if sum(map(len, columns)) <= _LONG:
                 self._narrow[columns] = known
         return known
-
-
-_SHAPES, _LONG = 64, 4096
-"""For how many kinds of rows what concerns them is kept, and of how many characters in the names of their columns."""
 
 
 NO_PLAN = RowPlan({}, ())
@@ -93,14 +91,12 @@ def plan_of_declared(
     place = id(columns), options.timezone, options.binary or binary, options.time_units, whole
     known = _recent.get(place)
     if known is None:
-        if len(_recent) >= MAX_PLANS:
-            _recent.clear()
         known = _recent[place] = plan({}, tuple(columns.items()), *place[1:]), columns
     return known[0]
 
 
 MAX_PLANS = 1024  # kept at a time
-_recent: dict[tuple[object, ...], tuple[RowPlan, Mapping[str, str]]] = {}
+_recent = Bounded[tuple[object, ...], tuple[RowPlan, Mapping[str, str]]](MAX_PLANS)
 """Plans by the declared columns' identity, as `ingest.decoding.connect.plan` keeps them; the columns are kept, too."""
 
 

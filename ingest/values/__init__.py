@@ -18,6 +18,7 @@ from ingest.values.dates_and_times import (
     instant_micros,
     matched_text,
     micros_of,
+    seconds_of,
     shortened,
     time_text,
     timestamp_text,

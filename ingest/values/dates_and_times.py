@@ -27,6 +27,12 @@ def shortened(text: str) -> str:
     return whole + fraction(digits)
 
 
+def seconds_of(count: int, unit: int) -> tuple[int, str]:
+    """The whole seconds of a count of ``unit`` ticks a second, and the canonical `fraction` of the rest."""
+    seconds, rest = divmod(count, unit)
+    return seconds, fraction(str(rest).rjust(len(str(unit)) - 1, "0"))
+
+
 @lru_cache(maxsize=8192)
 def _second_text(seconds: int) -> str:
     try:
@@ -37,9 +43,8 @@ def _second_text(seconds: int) -> str:
 
 def datetime_text(count: int, unit: int) -> str:
     """A zone-less moment from a count since 1970; ``unit`` is the number of ticks in a second."""
-    seconds, rest = divmod(count, unit)
-    digits = str(rest).rjust(len(str(unit)) - 1, "0") if unit > 1 else ""
-    return _second_text(seconds) + fraction(digits)
+    seconds, part = seconds_of(count, unit)
+    return _second_text(seconds) + part
 
 
 def timestamp_text(count: int, unit: int) -> str:
@@ -75,9 +80,8 @@ def date_text(days: int) -> str:
 def time_text(count: int, unit: int) -> str:
     """A time of day or span ``[-]HH:MM:SS[.f]`` from a count of ticks; hours may pass 24."""
     sign, count = ("-", -count) if count < 0 else ("", count)
-    seconds, rest = divmod(count, unit)
-    digits = str(rest).rjust(len(str(unit)) - 1, "0") if unit > 1 else ""
-    return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction(digits)}"
+    seconds, part = seconds_of(count, unit)
+    return f"{sign}{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{part}"
 
 
 DATETIME = re.compile(
@@ -167,13 +171,12 @@ def micros_of(value: int | None, unit: int) -> int | None:
 
 def wall_text(count: int, unit: int, zone: str) -> str:
     """The zone-less date and time that clocks in ``zone`` showed at an instant counted since 1970 UTC."""
-    seconds, rest = divmod(count, unit)
+    seconds, part = seconds_of(count, unit)
     try:
         local = (_EPOCH_UTC + dt.timedelta(seconds=seconds)).astimezone(zone_of(zone))
     except OverflowError:
         raise ValueError(f"{seconds} seconds lie outside the years 1 to 9999") from None
-    digits = str(rest).rjust(len(str(unit)) - 1, "0") if unit > 1 else ""
-    return local.replace(tzinfo=None).isoformat(" ") + fraction(digits)
+    return local.replace(tzinfo=None).isoformat(" ") + part
 
 
 _EPOCH_UTC = EPOCH.replace(tzinfo=dt.UTC)
