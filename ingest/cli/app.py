@@ -189,6 +189,7 @@ def main() -> None:
     except SystemExit as ending:
         with contextlib.suppress(OSError, ValueError):  # a closed pipe is reported as always
             _leave(ending.code)
+        gc.freeze()  # else the interpreter's end looks for cycles in all that was imported: half a second
         raise
 
 
