@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from ingest.cli.app import UNCOLLECTED
 from ingest.lake import duck
 
 if TYPE_CHECKING:
@@ -49,13 +50,14 @@ def pytest_configure() -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[object]:
     """Look for no garbage among ten thousand tests that all stay: it takes a quarter of the time to collect them, and
-    later again as much.
+    later again as much. Look for it seldom among the rest, as the command does.
     """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(UNCOLLECTED)
         gc.enable()
 
 
@@ -73,8 +75,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker("spark")
         if sampled := item.get_closest_marker("one_of"):
-            alike[item.nodeid.partition("[")[0], *sampled.args].append(item)
-    for (_, count), cases in alike.items():
+            count, *names = sampled.args
+            given: dict[str, object] = item.callspec.params if names else {}  # type: ignore[attr-defined]
+            others = repr([value for name, value in given.items() if name not in names])
+            alike[item.nodeid.partition("[")[0], count, others].append(item)
+    for (_, count, _), cases in alike.items():
         cases.sort(key=lambda case: zlib.crc32(case.nodeid.encode()))  # in an order of no parameter
         for case in cases[math.ceil(len(cases) / count) :]:
             case.add_marker("slow")

@@ -28,6 +28,7 @@ def moved_to(feed: Feed, folder: Path, pattern: str = "*.jsonl") -> Feed:
     return found
 
 
+@pytest.mark.one_of(2, "dialect")
 @pytest.mark.parametrize("keeps_times", [True, False], ids=["moved", "restored"])
 @pytest.mark.parametrize("dialect", ["canal", "dts-canal"])
 def test_a_moved_folder_is_not_read_again(tmp_path: Path, keeps_times: bool, dialect: str) -> None:
@@ -198,6 +199,7 @@ def moved_beside_sound_ones(feed: Feed, tmp_path: Path) -> Feed:
     return other
 
 
+@pytest.mark.one_of(2, "dialect")
 @pytest.mark.parametrize("way", [("there",), ("there", "again")], ids=["once", "twice"])
 @pytest.mark.parametrize("dialect", ["canal", "dts-canal"])
 def test_a_move_is_known_when_the_sound_files_are_gone(

@@ -124,6 +124,7 @@ def test_another_lakes_table_is_not_touched(spark, metastore, tmp_path: Path):
     assert [table.registration] == client(spark, shop).registered({"theirs"})
 
 
+@pytest.mark.e2e
 def test_a_metastore_that_is_away(spark, tmp_path: Path):
     """The run would wait for ten minutes, or end with a trace of Java's."""
     shop = Shop(tmp_path, "kind: hive, uri: 'thrift://127.0.0.1:9'")

@@ -388,6 +388,7 @@ def test_the_ledger_lists_it(tmp_path: Path) -> None:
     assert ("applied", ("adds column c (INT); existing rows get '7'",)) == (one.state, one.verdict.does)
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("rule", [TableRule("*", keys=("id",)), TableRule("*", no_key="full_row")])
 @pytest.mark.parametrize("batches", [1, 2])
 def test_the_row_that_announces_a_column_had_its_default_before(
@@ -450,6 +451,7 @@ def said(feed: Feed) -> list[str]:
     return [*feed.result.failures, *feed.result.warnings]
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("shape", ["debezium", "flat"])
 @pytest.mark.parametrize("rule", [TableRule("*", keys=("id",)), TableRule("*", no_key="full_row")])
 @pytest.mark.parametrize("batches", [1, 2])

@@ -38,6 +38,7 @@ def begun(folder: Path, *rules: TableRule, batches: int = 1) -> Shops:
     return mine
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("batches", [1, 2])
 @pytest.mark.parametrize("shard", ["", "shard"])
 def test_a_table_that_joins_brings_its_earlier_rows(shard: str, batches: int, tmp_path: Path) -> None:
@@ -50,6 +51,7 @@ def test_a_table_that_joins_brings_its_earlier_rows(shard: str, batches: int, tm
     assert {1: "a", 2: "c"} == mine.rows(ITEM)
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("batches", [1, 2])
 @pytest.mark.parametrize("shard", ["", "shard"])
 def test_a_table_that_leaves_takes_its_rows_along(shard: str, batches: int, tmp_path: Path) -> None:

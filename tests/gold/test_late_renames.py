@@ -220,6 +220,7 @@ def test_a_column_that_is_renamed_in_another_letter_case(
     assert [] == depot.lake().ask("SELECT * FROM {checks} WHERE state = 'fail'")
 
 
+@pytest.mark.one_of(2, "cut")
 @pytest.mark.parametrize("policy", ["lenient", "evolve"])
 @pytest.mark.parametrize("cut", [False, True])
 def test_names_that_are_exchanged_and_back_in_another_letter_case(

@@ -203,6 +203,7 @@ def foreseen(said: Schemas, table: str, *stages: str) -> str:
     return next((str(plan["action"]) for plan in plans if plan["table"] == f"db.{table}"), "")
 
 
+@pytest.mark.one_of(2, "loaded")
 @pytest.mark.parametrize("statement", [DETACH, "DROP TABLE s.p2", "TRUNCATE s.p2"])
 @pytest.mark.parametrize("loaded", [False, True])
 def test_a_partition_whose_rows_come_under_its_own_name(
@@ -222,6 +223,7 @@ def test_a_partition_whose_rows_come_under_its_own_name(
     assert not [entry for entry in approval.listed(said.lake) if entry.pending]
 
 
+@pytest.mark.one_of(2, "stages")
 @pytest.mark.parametrize("stages", [(), ("silver",)])
 @pytest.mark.parametrize("statement", [DETACH, "DROP TABLE s.p2", "TRUNCATE s.p2"])
 def test_a_partition_whose_rows_come_under_the_name_of_its_table(
@@ -289,6 +291,7 @@ RENAMED = {
 }
 
 
+@pytest.mark.one_of(2, "known")
 @pytest.mark.parametrize("texts", RENAMED.values(), ids=RENAMED)
 @pytest.mark.parametrize("known", [False, True])
 def test_a_table_that_becomes_a_partition_of_one_by_its_name(

@@ -89,6 +89,7 @@ FILLED: dict[str, tuple[list[Any], bool]] = {  # by what rows have in the column
 }  # fmt: skip
 
 
+@pytest.mark.one_of(2, "cut")
 @pytest.mark.parametrize("cut", [False, True])
 def test_not_null_asks_only_where_a_row_had_null(tmp_path: Path, cut: bool) -> None:
     """A source in strict mode has every NULL filled first: each such MODIFY failed the run, for a NULL that was long gone."""
@@ -322,6 +323,7 @@ def test_a_name_that_another_column_takes_holds_its_values_without_rows_of_it(
     assert [] == (lake.ask("SELECT * FROM {rejects}") if lake.exists("rejects") else [])
 
 
+@pytest.mark.one_of(3, "cut")
 @pytest.mark.parametrize("cut", ["none", "before", "alone"])
 @pytest.mark.parametrize("apply", ["auto", pytest.param("merge", marks=[pytest.mark.spark, pytest.mark.e2e])])
 def test_bytes_and_a_text_exchange_their_names(request: Any, tmp_path: Path, apply: str, cut: str) -> None:
@@ -411,6 +413,7 @@ def test_names_exchanged_before_the_first_row_widen_nothing(tmp_path: Path) -> N
     assert [{"n": 7}] == depot.lake().ask_mirror("mirrors/yard/depot", "SELECT n FROM {mirror} AS m")
 
 
+@pytest.mark.one_of(2, "cut")
 @pytest.mark.parametrize("cut", [True, False])
 def test_a_time_comes_under_the_name_of_a_number_without_its_digits(tmp_path: Path, cut: bool) -> None:
     """The mirror knows the digits, and its column holds no times."""
@@ -489,6 +492,7 @@ def test_a_name_used_again_is_widened_by_the_values_of_its_batch(spark: SparkSes
     assert {"id", "v", "w"} == {*depot.lake().read("mirrors/yard/depot").columns}
 
 
+@pytest.mark.one_of(3, "cut")
 @pytest.mark.parametrize("cut", ["together", "after the rows", "alone"])
 def test_a_new_key_fills_the_nulls_of_its_columns(tmp_path: Path, cut: str) -> None:
     """A server that is not strict stores an empty text for NULL, and no message of the row says so."""
@@ -506,6 +510,7 @@ def test_a_new_key_fills_the_nulls_of_its_columns(tmp_path: Path, cut: str) -> N
     assert [] == compared.wrong
 
 
+@pytest.mark.one_of(2, "cut")
 @pytest.mark.parametrize("policy", ["lenient", "evolve"])
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_new_key_leaves_labels_and_says_which_bytes_nothing_says(

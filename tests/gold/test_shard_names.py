@@ -76,6 +76,7 @@ def filled(folder: Path, rule: TableRule = RULE) -> Two:
     return shops
 
 
+@pytest.mark.one_of(2, "said")
 @pytest.mark.parametrize("said", [False, True], ids=["without messages", "with messages"])
 @pytest.mark.parametrize("more", [{}, SOFT, {"changes_of": True}], ids=["keyed", "soft", "feed"])
 def test_another_source_comes_and_goes(tmp_path: Path, said: bool, more: dict[str, Any]) -> None:

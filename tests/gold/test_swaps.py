@@ -688,6 +688,7 @@ def test_a_source_that_is_ordered_by_time(tmp_path: Path) -> None:
     assert "is ordered by time" in play(yard, script, cut=False)["yard.hall"]
 
 
+@pytest.mark.one_of(2, "cut")
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_statement_with_no_more_than_a_second(tmp_path: Path, cut: bool) -> None:
     """A row of the same second stood before the mark that empties the table, which wiped it."""
@@ -719,6 +720,7 @@ def loaded(table: str, key: int) -> Say:
     return say
 
 
+@pytest.mark.one_of(2, "cut")
 @pytest.mark.parametrize("cut", [False, True])
 def test_rows_of_a_load_that_began_after_the_rename(tmp_path: Path, cut: bool) -> None:
     """They are of the next table of that name, and were carried over with those of the one before."""
@@ -768,6 +770,7 @@ def test_late_rows_after_a_problem_from_before(tmp_path: Path) -> None:
     assert [5, 6, 7, 8, 9] == yard.keys("hall")
 
 
+@pytest.mark.one_of(2, "cut")
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_late_statement_of_the_name_before(tmp_path: Path, cut: bool) -> None:
     """Rows that were carried over before it came had NULL in its column, and no check said so."""

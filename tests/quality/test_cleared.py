@@ -66,6 +66,7 @@ def statement(at: int, text: str, *, snapshot: bool = False) -> str:
     return event(at, snapshot=snapshot, databaseName="yard", ddl=text, tableChanges=changes)
 
 
+@pytest.mark.one_of(3, "batches")
 @pytest.mark.parametrize("batches", [1, 2, 3])
 def test_a_table_that_was_dropped_and_snapshotted_again(tmp_path: Path, batches: int) -> None:
     """The CREATE that a connector prints for its snapshot begins the new table: its checks missed the rows of the old one."""

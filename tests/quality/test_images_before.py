@@ -78,6 +78,7 @@ def test_a_chain_that_closes_is_proven(tmp_path: Path) -> None:
     assert (3, 3, []) == (found.compared, found.proven, found.broken)
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("batches", [1, 2])
 def test_a_lost_message_is_named_by_the_next_change(tmp_path: Path, batches: int) -> None:
     """Otherwise nothing would ever say that a message is missing."""
@@ -89,6 +90,7 @@ def test_a_lost_message_is_named_by_the_next_change(tmp_path: Path, batches: int
     assert found.strong
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("batches", [1, 2])
 def test_a_lost_insert_after_a_delete_is_named(tmp_path: Path, batches: int) -> None:
     """The change describes a row that, by the messages, is gone."""
@@ -122,6 +124,7 @@ def change(shops: Shops, kind: str, text: str, at: int, old: str | None = None) 
 KEYED = TableRule(match=ITEM, keys=("id",))
 
 
+@pytest.mark.one_of(3, "dialect")
 @pytest.mark.parametrize("dialect", ["canal", "maxwell", "dts-canal"])
 def test_a_late_update_that_says_nothing_of_its_row(tmp_path: Path, dialect: str) -> None:
     """A position puts it into its place; where arrival decides, the next change that says what the row was names it."""
@@ -138,6 +141,7 @@ def test_a_late_update_that_says_nothing_of_its_row(tmp_path: Path, dialect: str
     assert ([] if is_placed else [("text", "c", "b")]) == differing(found)
 
 
+@pytest.mark.one_of(6, "dialect", "batches")
 @pytest.mark.parametrize("dialect", ["canal", "maxwell", "dts-canal"])
 @pytest.mark.parametrize("batches", [1, 2])
 def test_a_late_update_of_a_row_that_was_deleted(tmp_path: Path, dialect: str, batches: int) -> None:
@@ -180,6 +184,7 @@ def test_a_delete_of_a_deleted_row_comes_into_no_filter(tmp_path: Path) -> None:
     assert "thresholds" not in said
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("batches", [1, 2])
 def test_an_upsert_needs_no_row(tmp_path: Path, batches: int) -> None:
     """A sink that writes Canal's messages inserts by what may be an update, and has no other inserts."""
@@ -201,6 +206,7 @@ def test_columns_that_did_not_change_are_compared(tmp_path: Path) -> None:
     assert [("more", "y", "x")] == differing(found)
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("batches", [1, 2])
 @pytest.mark.parametrize("had", ["x", None])
 @pytest.mark.parametrize("rest", [{}, {"text": "a"}])
@@ -225,6 +231,7 @@ def test_a_column_that_appears_with_a_value_before_is_named(
     assert 1 == found.compared
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("batches", [1, 2])
 def test_a_column_that_a_statement_has_filled_is_no_complaint(tmp_path: Path, batches: int) -> None:
     """The mirror did not have it before the batch; the statement says what each row has."""
@@ -253,6 +260,7 @@ def test_a_late_message_is_compared_with_the_row_at_its_place(tmp_path: Path) ->
     assert [] == proof(update(shops, 1, "a", "b", 20), 2).broken
 
 
+@pytest.mark.one_of(2, "dialect")
 @pytest.mark.parametrize("dialect", ["dts-canal", "canal"])
 def test_a_repeated_message_is_no_complaint(tmp_path: Path, dialect: str) -> None:
     """Every stream repeats messages after a restart."""
@@ -263,6 +271,7 @@ def test_a_repeated_message_is_no_complaint(tmp_path: Path, dialect: str) -> Non
     assert [] == proof(update(shops, 1, "c", "d", 40), 2).broken
 
 
+@pytest.mark.one_of(4, "dialect", "batches")
 @pytest.mark.parametrize("dialect", ["dts-canal", "canal"])
 @pytest.mark.parametrize("batches", [1, 2])
 def test_a_change_that_happens_twice_is_no_repetition(tmp_path: Path, dialect: str, batches: int) -> None:
@@ -288,6 +297,7 @@ def test_a_task_that_is_put_back_repeats_its_changes(tmp_path: Path, places: tup
     assert [] == proof(update(shops, 1, "c", "d", 60), 2).broken
 
 
+@pytest.mark.one_of(2, "dialect")
 @pytest.mark.parametrize("dialect", ["canal", "dts-canal"])
 def test_a_message_from_before_the_key_changed_may_come_again(tmp_path: Path, dialect: str) -> None:
     """A stream that goes back behind the statement sends what the mirror had under another key: no message is lost."""
@@ -318,6 +328,7 @@ def postgres(shops: Shops, op: str, before: dict[str, Any] | None, after: dict[s
     return shops
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("identity", ["default", "full"])
 @pytest.mark.parametrize("batches", [1, 2])
 def test_a_delete_of_a_table_whose_updates_tell_nothing_has_only_its_key(
@@ -425,6 +436,7 @@ def test_a_default_that_the_database_stored_otherwise_is_named(tmp_path: Path) -
     assert [("n", "y", "x")] == differing(found)
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("batches", [1, 2])
 def test_what_a_statement_gave_and_nobody_knows_is_no_complaint(tmp_path: Path, batches: int) -> None:
     """The image before is the first message that has the value, of which `unknown_values` speaks: nothing was lost."""
@@ -505,6 +517,7 @@ def begin(shops: Shops, how: str) -> Shops:
     return insert(shops, 1, "a", 10)
 
 
+@pytest.mark.one_of(4, "dialect", "batches")
 @pytest.mark.parametrize("dialect", ["dts-canal", "canal"])
 @pytest.mark.parametrize("how", ["created", "emptied", "loaded"])
 @pytest.mark.parametrize("batches", [1, 2])
@@ -547,6 +560,7 @@ def sentences(shops: Shops, words: str) -> list[str]:
     return [sentence for sentence in said if words in sentence]
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("batches", [1, 2])
 def test_a_right_mirror_has_no_row_that_never_came(tmp_path: Path, batches: int) -> None:
     """Rows from before the capture began are no lost messages, nor is one that arrives late, or is read, moved or repeated."""
@@ -562,6 +576,7 @@ def test_a_right_mirror_has_no_row_that_never_came(tmp_path: Path, batches: int)
     assert [] == never_sent(delete(insert(shops, 2, "d", 70), 2, "d", 80))
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("emptied", ["TRUNCATE TABLE item", "DROP TABLE item"])
 @pytest.mark.parametrize("batches", [1, 2])
 @pytest.mark.parametrize("kind", ["UPDATE", "DELETE"])
@@ -580,6 +595,7 @@ def test_nothing_is_wrong_in_a_table_that_was_emptied(
     assert [] == proof(shops, 0).broken
 
 
+@pytest.mark.one_of(4, "dialect", "batches")
 @pytest.mark.parametrize("dialect", ["dts-canal", "canal"])
 @pytest.mark.parametrize("batches", [1, 2])
 @pytest.mark.parametrize("story", ["given back", "other columns", "made again", "made at last", "declared"])
@@ -629,6 +645,7 @@ def test_rows_that_come_into_a_filter_are_allowed_by_a_limit(
     assert [] == never_sent(update(begin(allowed, "emptied"), 2, "a", "b", 30))
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("emptied", ["TRUNCATE TABLE item", "DROP TABLE item"])
 @pytest.mark.parametrize("batches", [1, 2])
 def test_an_emptied_table_has_no_old_row(tmp_path: Path, emptied: str, batches: int) -> None:
@@ -735,6 +752,7 @@ def test_a_fault_of_a_key_that_the_mirror_has_no_more_is_over(tmp_path: Path) ->
     assert [] == never_sent(insert(shops, 5, "e", 20))
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("keys", [("id",), ("code",)])
 @pytest.mark.parametrize("batches", [1, 2])
 def test_a_delete_that_names_its_row_by_another_index(
@@ -844,6 +862,7 @@ def test_a_load_of_a_part_tells_nothing_of_other_rows(tmp_path: Path, dialect: s
     assert ([], []) == (compared.proof.unsent, compared.proof.broken)
 
 
+@pytest.mark.one_of(2, "dialect")
 @pytest.mark.parametrize("dialect", ["canal", "dts-canal"])
 def test_a_delete_beside_a_load_is_of_a_row_that_the_load_has_not_read(tmp_path: Path, dialect: str) -> None:
     """Replicate and DMS create a table, load it, and then send what has happened meanwhile: that a row is gone, too."""

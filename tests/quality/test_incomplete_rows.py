@@ -56,6 +56,7 @@ def count(mine: Shops, incomplete: list[int]) -> None:
     }
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("batches", [1, 2])
 def test_a_stream_that_begins_in_the_middle(tmp_path: Path, batches: int) -> None:
     """Whoever begins without a load would get a failing run for each row that is right, or a green one over NULLs."""

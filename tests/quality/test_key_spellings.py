@@ -237,6 +237,7 @@ def test_two_rows_that_look_like_one_are_no_complaint(tmp_path: Path) -> None:
     assert {} == complaints(("delete", 1), ("insert", 1), ("delete", 0))
 
 
+@pytest.mark.one_of(2, "cut")
 @pytest.mark.parametrize("dialect", ["maxwell", "ogg", "dms"])
 @pytest.mark.parametrize("cut", [True, False])
 def test_two_inserts_of_one_bare_number_are_named(tmp_path: Path, dialect: str, cut: bool) -> None:

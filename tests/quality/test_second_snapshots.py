@@ -86,6 +86,7 @@ def stream(table: Postgres) -> list[str]:
     ]
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("batches", [False, True])
 def test_what_changed_while_the_place_was_lost_is_said(table: Postgres, batches: bool) -> None:
     """The connector lost its offsets: its second snapshot has a row that was changed unseen, and lacks two that were deleted."""
@@ -98,6 +99,7 @@ def test_what_changed_while_the_place_was_lost_is_said(table: Postgres, batches:
     assert "--complete" in words
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("batches", [False, True])
 def test_a_second_snapshot_of_what_the_stream_has_said_is_no_complaint(
     table: Postgres, batches: bool
@@ -130,6 +132,7 @@ def test_rows_that_no_mirror_has_are_not_said_to_be_missing_in_a_load(tmp_path: 
     assert (1, ('{"id":"1"}',)) == (said["rows_not_loaded"][0], said["rows_not_loaded"][2])
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("batches", [False, True])
 @pytest.mark.parametrize("dialect", ["postgresql", "mysql"])
 def test_a_second_snapshot_of_a_table_without_a_key_is_said(
@@ -166,6 +169,7 @@ def test_what_came_twice_before_a_second_snapshot_counts_once(tmp_path: Path, re
     assert ({"rows_not_loaded"} if more else set()) == {*said} & {"rows_not_loaded"}
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("batches", [False, True])
 def test_a_change_that_a_first_snapshot_did_not_see_is_no_complaint(table: Postgres, batches: bool) -> None:
     """It was written before the snapshot and committed after it: it wins though its position is the lower one."""
@@ -173,6 +177,7 @@ def test_a_change_that_a_first_snapshot_did_not_see_is_no_complaint(table: Postg
     assert {1: "a", 2: "b2", 3: "c"} == table.rows("mirrors/cut/p.t")
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("batches", [False, True])
 def test_a_snapshot_after_a_truncate_is_not_in_vain(table: Postgres, batches: bool) -> None:
     """Its rows come after the TRUNCATE by their position."""
@@ -295,6 +300,7 @@ def test_a_stream_that_goes_back_behind_its_second_snapshot_is_no_complaint(
     assert AGAIN | rows == table.rows("mirrors/cut/p.t")
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("batches", [False, True])
 def test_the_rows_of_a_third_snapshot_are_placed_too(table: Postgres, batches: bool) -> None:
     """Each load is beyond what came before it."""

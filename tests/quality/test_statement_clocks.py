@@ -63,6 +63,7 @@ class Emptied(Shops):
         return found, [*self.result.failures, *self.result.warnings]
 
 
+@pytest.mark.one_of(2, "cut")
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("dialect", ["oms-shareplex", "oms-default"])
 def test_a_truncate_stands_where_it_arrived(tmp_path: Path, dialect: str, cut: bool) -> None:

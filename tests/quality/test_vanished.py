@@ -93,6 +93,7 @@ def test_a_deleted_row_says_nothing(shops: Shops) -> None:
     assert {} == found(shops.say(1, "DELETE", 1, ""))
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("statement", ["ADD note varchar(9)", "ADD note varchar(9) DEFAULT 'n'"])
 @pytest.mark.parametrize("batches", [1, 2])
 def test_a_stream_that_goes_back_before_a_new_column(statement: str, batches: int, tmp_path: Path) -> None:

@@ -155,6 +155,7 @@ def lifted(
     )
 
 
+@pytest.mark.one_of(3, "order_by")
 @pytest.mark.parametrize("order_by", ["sequence", "event_time", "excluded"])
 @pytest.mark.parametrize("name", AS_COLUMNS)
 def test_changes_as_columns_are_those_of_each_message(

@@ -132,6 +132,7 @@ AFTERWARDS = {
 
 
 @pytest.mark.spark
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("verb", AFTERWARDS)
 def test_no_command_after_a_repair_loses_what_it_has_mended(repaired: Bins, verb: str) -> None:
     """What is decoded or folded again must take the read rows again, at the place that they had."""
