@@ -102,11 +102,18 @@ class KeyDatabase:
         for fill in self._changes(sides):
             for lanes in groups.values():
                 self._base.execute(f"INSERT INTO events {fill(_events(self._cells(lanes), lanes[0][0]))}")
-        self._base.register("cut", _begun_before(sides))
-        self._base.execute(_STATES)
-        while any(side.since <= 0 for side in sides) and (self._base.execute(_MOVED).fetchone() or (0,))[0]:
-            pass  # once for each time that a row has moved
-        self._base.execute("DROP TABLE events")
+        cut = _begun_before(sides)
+        self._base.register("cut", cut)
+        self._base.execute(_SHARED)
+        if not len(cut) and self._base.execute("FROM shared LIMIT 1").fetchone() is None:
+            self._base.execute(_ALONE)
+        else:
+            self._base.execute(_STATES)
+            while (
+                any(side.since <= 0 for side in sides) and (self._base.execute(_MOVED).fetchone() or (0,))[0]
+            ):
+                pass  # once for each time that a row has moved
+        self._base.execute("DROP TABLE events; DROP TABLE shared")
 
     def numbers(self, sides: Sequence[Side]) -> dict[int, Numbers]:
         """Every check's number for each of some mirrors, by its index, in one query: planning takes longer than small mirrors."""
@@ -435,24 +442,30 @@ def _whole(side: Side) -> str:
         )) < len(other_columns) END"""
 
 
-# Which of two rows that met at a key has left it (`met`) is not in the last change: the check of cells judges these,
-# and what leaves a key in a transaction that began in an earlier batch.
-# A key that no row has left has none to ask for (`left_keys`): a first load sorts nothing. Nor does it put together the changes
-# of a key that has only one (`shared`): most of its keys.
-# Changes of one place that all take the row away are no tie, such as the two messages of a changed key.
-# Order keys are no prefixes of each other, so the order of these texts is that of (order key, half, deleted).
-_STATES = """CREATE TEMP TABLE states AS
-WITH seats AS NOT MATERIALIZED (
+# The keys of several changes.
+_SHARED = """CREATE TEMP TABLE shared AS
+SELECT m, h FROM (SELECT m, h FROM events UNION ALL SELECT m, was FROM events WHERE was <> h) GROUP BY m, h HAVING count(*) > 1"""
+_SEATS = """seats AS NOT MATERIALIZED (
     SELECT m, h, order_key || '1' || CAST(gone AS INTEGER) AS last, whole, place, message, content,
         comes OR was <> h AS comes, "transaction", said, sent FROM events
     UNION ALL SELECT m, was, order_key || '01', whole, place, message, content, false, "transaction", said, sent
-        FROM events WHERE was <> h),
+        FROM events WHERE was <> h)"""
+_OF_ONE = """SELECT m, h, right(last, 1) = '0' AS alive, CASE WHEN whole THEN last END AS whole, 0 AS ties, 0 AS repeats, false AS unsure
+FROM seats"""
+# What follows takes ten milliseconds to plan: most small batches need none of it.
+_ALONE = f"CREATE TEMP TABLE states AS WITH {_SEATS} {_OF_ONE}"
+# Which of two rows that met at a key has left it (`met`) is not in the last change: the check of cells judges these,
+# and what leaves a key in a transaction that began in an earlier batch.
+# A key that no row has left has none to ask for (`left_keys`): a first load sorts nothing. Nor does it put together the changes
+# of a key that has only one (`several`): most of its keys.
+# Changes of one place that all take the row away are no tie, such as the two messages of a changed key.
+# Order keys are no prefixes of each other, so the order of these texts is that of (order key, half, deleted).
+_STATES = f"""CREATE TEMP TABLE states AS
+WITH {_SEATS},
 cut_off AS MATERIALIZED (SELECT DISTINCT seats.m, h FROM seats
     JOIN cut ON seats.m = cut.m AND seats."transaction" IS NOT DISTINCT FROM cut."transaction" WHERE right(last, 1) = '1'),
-shared AS MATERIALIZED (
-    SELECT m, h FROM (SELECT m, h FROM events UNION ALL SELECT m, was FROM events WHERE was <> h) GROUP BY m, h HAVING count(*) > 1
-    UNION FROM cut_off),
-halves AS MATERIALIZED (FROM seats SEMI JOIN shared USING (m, h)),
+several AS MATERIALIZED (FROM shared UNION FROM cut_off),
+halves AS MATERIALIZED (FROM seats SEMI JOIN several USING (m, h)),
 left_keys AS (SELECT DISTINCT m, h FROM halves WHERE right(last, 1) = '1'),
 met AS (
     SELECT DISTINCT m, h FROM halves SEMI JOIN left_keys USING (m, h) WHERE "transaction" IS NOT NULL GROUP BY m, h, "transaction"
@@ -467,7 +480,7 @@ SELECT m, h, right(max(last), 1) = '0' AS alive, min(whole) AS whole,
     count(*) FILTER (again AND NOT same AND stays) AS ties, count(*) FILTER (again AND same) AS repeats,
     any_value(met.m) IS NOT NULL AS unsure
 FROM places LEFT JOIN met USING (m, h) GROUP BY m, h
-UNION ALL SELECT m, h, right(last, 1) = '0', CASE WHEN whole THEN last END, 0, 0, false FROM seats ANTI JOIN shared USING (m, h)"""
+UNION ALL {_OF_ONE} ANTI JOIN several USING (m, h)"""
 # A row that a partial update gives another key is as whole as it was under the old one.
 _MOVED = """UPDATE states SET whole = moved.place FROM (
     SELECT e.m, e.h, min(e.order_key) AS place FROM events AS e JOIN states AS s ON s.m = e.m AND s.h = e.was
