@@ -27,10 +27,29 @@ _OPTIONS = frozenset(
     "PARALLEL NOPARALLEL OWNER CLUSTER REPLICA NO RESET NOT OF LOGGING NOLOGGING CACHE NOCACHE MOVE SHRINK "
     "COMPRESS NOCOMPRESS STORAGE PCTFREE PCTUSED INITRANS ALLOCATE DEALLOCATE ROW MONITORING NOMONITORING RESULT_CACHE "
     "INMEMORY FLASHBACK REORGANIZE COALESCE REBUILD ANALYZE CHECK OPTIMIZE REPAIR SPLIT MERGE TABLET_SIZE "
-    "PCTVERSION UPGRADE ILM PAGE_COMPRESSED AUTO_INCREMENT_MODE TTL SKIP_INDEX".split()
+    "PCTVERSION UPGRADE ILM PAGE_COMPRESSED PAGE_COMPRESSION_LEVEL PAGE_CHECKSUM TABLE_CHECKSUM TRANSACTIONAL ENCRYPTED "
+    "ENCRYPTION_KEY_ID IETF_QUOTES AUTOEXTEND_SIZE ENGINE_ATTRIBUTE SECONDARY_ENGINE_ATTRIBUTE AUTO_INCREMENT_MODE TTL "
+    "SKIP_INDEX".split()
 )
 _KEYS = frozenset("PRIMARY INDEX KEY UNIQUE FOREIGN CONSTRAINT CHECK FULLTEXT SPATIAL SUPPLEMENTAL".split())
 _PARTITIONS = frozenset({"PARTITION", "SUBPARTITION", "PARTITIONS", "SUBPARTITIONS"})
+_PARTS = _PARTITIONS | {"CONSTRAINT", "NESTED", "LOB", "VARRAY"}
+"""What MODIFY changes besides columns."""
+_RESERVED = {
+    "mysql": _KEYS - {"SUPPLEMENTAL"} | {"PARTITION"},
+    "postgres": frozenset("PRIMARY UNIQUE FOREIGN CONSTRAINT CHECK".split()),
+    "db2": frozenset("PRIMARY UNIQUE FOREIGN CONSTRAINT CHECK PARTITION".split()),
+}
+"""Those of these words that are no names of columns there; the other databases ask for COLUMN or brackets before a name."""
+_AFTER_A_COLUMN = {
+    "ADD": frozenset[str](),
+    "MODIFY": frozenset[str](),
+    "CHANGE": frozenset[str](),
+    "DROP": frozenset({"CASCADE", "RESTRICT"}),
+    "RENAME": frozenset({"TO", "AS"}),
+    "ALTER": frozenset("TYPE SET DROP ADD RESET RESTART".split()),
+}
+"""What follows the name of a column after these verbs, if it is no definition."""
 _STARTS = {
     "oracle": frozenset({"ADD", "MODIFY", "DROP", "RENAME"}),
     "db2": frozenset({"ADD", "ALTER", "DROP", "RENAME", "ACTIVATE", "DEACTIVATE", "ATTACH", "DETACH"}),
@@ -47,7 +66,7 @@ def alter_table(cursor: Cursor, scope: Scope, *, ignore: bool = False) -> tuple[
     an online schema tool fills.
     """
     cursor.accept("IF", "EXISTS")
-    only = cursor.accept("ONLY")
+    only = scope.dialect == "postgres" and cursor.accept("ONLY")
     table = scope.table(cursor)
     cursor.symbol("*")
     cursor.patience()
@@ -169,8 +188,12 @@ def _one_by_one(renames: list[Effect]) -> list[Effect]:
 
 
 def _clauses(items: Sequence[Token], scope: Scope) -> list[Sequence[Token]]:
-    is_column = [token.word for token in items[1:2]] == ["COLUMN"]  # whose name may be one of these words
-    if not is_column and any(token.word in _PARTITIONS for token in items[1:3]):
+    clause = Cursor(items)
+    verb = clause.word()
+    clause.accept(verb)
+    if _is_about(_PARTITIONS, clause, scope) or (
+        verb not in _AFTER_A_COLUMN and clause.word(1) in _PARTITIONS
+    ):
         return [items]  # always alone; its commas separate partitions
     parts = split(items)
     starts = _STARTS.get(scope.dialect)
@@ -215,10 +238,26 @@ def _clause(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
 # --- columns ------------------------------------------------------------------------------------
 
 
+def _is_about(kinds: Collection[str], cursor: Cursor, scope: Scope) -> bool:
+    """True if a clause is about a thing of some kinds, as DROP PARTITION p is, and not about a column of such a name.
+
+    The cursor is behind the clause's verb.  A word that is not reserved is a column's name where what follows a name comes next.
+    """
+    word, rest = cursor.word(), cursor.items[cursor.at + 1 :]
+    if word not in kinds:
+        return False
+    verb = cursor.items[cursor.at - 1].word
+    if verb not in _AFTER_A_COLUMN or word in _RESERVED.get(scope.dialect, kinds):
+        return True
+    if not _AFTER_A_COLUMN[verb]:  # the name of GaussDB's partition, and its bounds
+        return any(token.word in ("VALUES", "START", "END") for token in rest[1:2])
+    return bool(rest) and rest[0].text != "," and rest[0].word not in _AFTER_A_COLUMN[verb]
+
+
 def added(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
-    if cursor.word() in _PARTITIONS or (cursor.word(), cursor.word(1)) in _ADDED:
+    if _is_about(_PARTITIONS, cursor, scope) or (cursor.word(), cursor.word(1)) in _ADDED:
         return ()
-    explicit = cursor.accept("COLUMN") or cursor.accept("COLUMNS")
+    explicit = cursor.accept("COLUMN") or (cursor.is_symbol("(", 1) and cursor.accept("COLUMNS"))
     guarded = cursor.accept("IF", "NOT", "EXISTS")
     if not explicit and columns.is_constraint(cursor.items[cursor.at :], scope.dialect):
         return _constraint(cursor.rest(), scope, table)
@@ -273,7 +312,9 @@ def _definitions(cursor: Cursor) -> list[Sequence[Token]]:
 
 
 _FOREIGN = ("FOREIGN", "CONSTRAINT")  # what DROP says of a foreign key
-_PROPERTIES = frozenset({("SYSTEM", "VERSIONING"), ("COLUMNS", "CONTINUE")})
+_PROPERTIES = frozenset(
+    {("SYSTEM", "VERSIONING"), ("COLUMNS", "CONTINUE"), ("UNUSED", "COLUMNS"), ("UNUSED", "COLUMN")}
+)
 _PROPERTIES_IN_DB2 = {
     ("VERSIONING", ""), ("DISTRIBUTION", ""), ("RESTRICT", "ON"), ("SECURITY", "POLICY"), ("MATERIALIZED", "QUERY"),
 }  # fmt: skip
@@ -283,17 +324,18 @@ _PROPERTIES_IN_DB2 = {
 def _drops_property(cursor: Cursor, scope: Scope) -> bool:
     words = (cursor.word(), cursor.word(1))
     is_of_db2 = scope.dialect == "db2" and words in _PROPERTIES_IN_DB2
-    return words[0] in ("UNUSED", "IDENTITY") or words in _PROPERTIES or is_of_db2
+    is_identity = words[0] == "IDENTITY" and scope.dialect in ("oracle", "db2")
+    return is_identity or words in _PROPERTIES or is_of_db2
 
 
 def _drop(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
-    if cursor.word() in _PARTITIONS:
+    if _is_about(_PARTITIONS, cursor, scope):
         return _emptied("DROP", cursor, scope, table)
     if _drops_property(cursor, scope):
         return ()
     if cursor.accept("COLUMN"):
         return _dropped_columns(cursor, scope, table)
-    if cursor.word() in _KEYS or columns.is_period(cursor):
+    if _is_about(_KEYS, cursor, scope) or columns.is_period(cursor):
         return _dropped_key(cursor, scope, table)
     if scope.dialect == "oracle" and not cursor.is_symbol("("):
         raise Unread(f"DROP {cursor.peek().text[:40]!r} is not known here")
@@ -323,7 +365,7 @@ def _dropped_columns(cursor: Cursor, scope: Scope, table: TableId) -> list[Effec
 
 
 def _modify(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
-    if cursor.word() in _PARTITIONS | {"CONSTRAINT", "NESTED", "LOB", "VARRAY"}:
+    if _is_about(_PARTS, cursor, scope):
         return ()
     if cursor.word() in ("PRIMARY", "UNIQUE", "DEFAULT") and cursor.word(1) in ("KEY", "ATTRIBUTES"):
         return ()
@@ -367,7 +409,7 @@ def _change(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
 
 
 def _alter_column(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
-    if cursor.word() in _KEYS:
+    if _is_about(_KEYS, cursor, scope):
         return ()
     cursor.accept("COLUMN")
     column = scope.column(cursor)
@@ -401,7 +443,7 @@ _OF_COLUMNS = {
 
 
 def _rename(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
-    if cursor.word() in _PARTITIONS or (cursor.word() in _KEYS and cursor.word(1) not in ("TO", "AS")):
+    if _is_about(_PARTITIONS | _KEYS, cursor, scope):
         return ()
     if cursor.accept("TO") or cursor.accept("AS") or cursor.symbol("="):
         return (_renamed_table(cursor, scope, table),)

@@ -383,7 +383,7 @@ def _renamed(cursor: Cursor, scope: Scope) -> Effect:
 
 
 def _truncate(cursor: Cursor, scope: Scope) -> _Found:
-    if cursor.accept("CLUSTER"):
+    if scope.dialect == "oracle" and cursor.accept("CLUSTER"):
         raise Unread("the tables of a truncated cluster are not named")
     if cursor.word(1) or cursor.peek(1).kind == "name":
         cursor.accept("TABLE")
@@ -391,7 +391,7 @@ def _truncate(cursor: Cursor, scope: Scope) -> _Found:
     emptied, names = list[Effect](), split(cursor.rest())
     for place, part in enumerate(names):
         named = Cursor(part)
-        only = named.accept("ONLY") and not named.done
+        only = scope.dialect == "postgres" and named.accept("ONLY") and not named.done
         if only and named.is_symbol("("):
             named = Cursor(named.group())
         table = scope.table(named)

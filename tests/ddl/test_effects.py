@@ -10,6 +10,7 @@ import pytest
 from ingest import types
 from ingest.change import Change, Op, TableId
 from ingest.ddl import ACTIONS, UNREAD, Ddl, Effect, effects, kind_of, of_change, pg_types
+from ingest.ddl.effect_model import Dialect
 from tests.ddl.cases import MESSAGE, Case, cases, lines
 
 CASES = list(cases())
@@ -235,3 +236,61 @@ def test_what_became_of_labels(
 ) -> None:
     """A guess would give rows another label than the source has, in silence."""
     assert became == pg_types.relabelled(old, new)
+
+
+_NAMED = (
+    "ALTER TABLE t ADD {} INT, ADD x INT",
+    "ALTER TABLE t ADD x INT, ADD {} INT",
+    "ALTER TABLE t DROP {}",
+    "ALTER TABLE t DROP {}, ADD x INT",
+)
+_NAMED_IN = {
+    "mysql": (
+        *_NAMED, "ALTER TABLE t MODIFY {} BIGINT", "ALTER TABLE t CHANGE {} c INT, ADD x INT", "ALTER TABLE t RENAME {}",
+        "ALTER TABLE t ALTER {} SET DEFAULT 5", "ALTER TABLE t ADD INDEX {} (v), ADD x INT",
+        "ALTER TABLE t DROP INDEX {}, ADD x INT", "ALTER TABLE {} ADD x INT", "TRUNCATE TABLE {}", "TRUNCATE {}",
+    ),
+    "postgres": (
+        *_NAMED, "ALTER TABLE t DROP {} CASCADE", "ALTER TABLE t ALTER {} TYPE BIGINT", "ALTER TABLE t RENAME {} TO c",
+        "ALTER TABLE t ALTER {} DROP NOT NULL, ADD x INT",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("statement", [(one, text) for one, texts in _NAMED_IN.items() for text in texts])
+def test_a_name_that_is_a_word_of_other_clauses(statement: tuple[str, str]) -> None:
+    """A column called ``partitions`` or ``identity`` would be taken for a partition or a property, and its clause would do nothing."""
+    dialect, text = statement
+    words = "partitions subpartitions identity unused lob nested varray supplemental columns only cluster"
+    if dialect == "postgres":
+        words = "partition partitions subpartition identity unused key index lob nested columns"
+    differing = []
+    for word in words.split():
+        quoted = f"`{word}`" if dialect == "mysql" else f'"{word}"'
+        bare, named = (effects(text.format(name), dialect, "d", "public", "t") for name in (word, quoted))
+        if (bare.kind, bare.effects) != (named.kind, named.effects):
+            differing.append((word, bare.effects))
+    assert differing == []
+
+
+@pytest.mark.parametrize(
+    ("dialect", "clause", "kind"),
+    [
+        ("mysql", "DROP PARTITION p", "lossy"),
+        ("mysql", "DROP SUBPARTITION p, q", "lossy"),
+        ("mysql", "ADD PARTITION PARTITIONS 4", "none"),
+        ("mysql", "RENAME INDEX a TO b", "none"),
+        ("postgres", "ADD PARTITION p VALUES LESS THAN (5)", "none"),
+        ("postgres", "DROP PARTITION p", "lossy"),
+        ("postgres", "DROP INDEX i", "none"),
+        ("postgres", "RENAME PARTITION p TO q", "none"),
+        ("oracle", "DROP UNUSED COLUMNS", "none"),
+        ("oracle", "DROP PARTITIONS p, q", "lossy"),
+        ("oracle", "MODIFY LOB (c) (CACHE)", "none"),
+        ("mysql", "PAGE_CHECKSUM=1, TRANSACTIONAL 0, ENCRYPTED=YES, ENCRYPTION_KEY_ID=1", "none"),
+        ("mysql", "AUTOEXTEND_SIZE=4M, ENGINE_ATTRIBUTE='{}', PAGE_COMPRESSION_LEVEL=3", "none"),
+    ],
+)
+def test_what_is_no_column(dialect: Dialect, clause: str, kind: str) -> None:
+    """A partition taken for a column would leave its rows, and an option that is not known would hold the mirror."""
+    assert effects(f"ALTER TABLE t {clause}", dialect, "d", "public", "t").kind == kind
