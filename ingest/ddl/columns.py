@@ -125,7 +125,7 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
         if dialect == "sqlserver":  # scripts of its tools put every type into brackets
             declared = stored_sqlserver.system_type(as_stored.written(type_tokens))
         try:
-            logical = logical_type(declared, dialect, attributes.charset)
+            logical = logical_type(declared, dialect, attributes.charset or _implied_charset(declared))
         except ValueError:  # thousands of digits are not a precision
             raise Unread(f"the type {declared[:40]!r} cannot be read") from None
         attributes.serial = attributes.serial or type_tokens[0].word in _SERIALS
@@ -176,7 +176,8 @@ def _implied_charset(declared: str) -> str | None:
     words = f"{name} {rest.rpartition(')')[2]}".split()
     if words[:1] in (["national"], ["nchar"], ["nvarchar"]):
         return "utf8mb3"
-    return "latin1" if "ascii" in words else "ucs2" if "unicode" in words else None
+    named = {"byte": "binary", "ascii": "latin1", "unicode": "ucs2"}
+    return next((charset for word, charset in named.items() if word in words), None)
 
 
 def _type_tokens(cursor: Cursor, dialect: Dialect) -> Sequence[Token]:

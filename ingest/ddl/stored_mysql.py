@@ -25,8 +25,12 @@ def stored(literal: Token, logical: str, declared: str) -> str:
     if family == "enum":
         labels = types.labels(declared)
         return next((label for label in labels if label.casefold() == text.rstrip(" ").casefold()), text)
-    if family in _CLOCKS and conversion(family, family, declared).doubted(text):
-        raise ValueError("MySQL rounds it, and MariaDB cuts it")
+    if (family in _CLOCKS or types.family(family) == "float") and conversion(
+        family, family, declared
+    ).doubted(text):
+        raise ValueError(
+            "MySQL rounds it, and MariaDB cuts it; of a binary fraction the rounding is not certain"
+        )
     if family in ("string", "set", *_CLOCKS):
         return conversion(logical, logical, declared).of(text)
     return padded(text, declared) if family == "binary" else text
@@ -83,7 +87,9 @@ def _text_literal(text: str, family: str) -> str:
 
 def padded(base64: str, declared: str | None) -> str:
     """Bytes as BINARY(n) stores them, which CHAR(n) CHARACTER SET binary is, too: filled up with zeros."""
-    size = re.fullmatch(r"(?:binary|char|character) ?(?:\(([0-9]{1,3})\))?", (declared or "").lower())
+    size = re.fullmatch(
+        r"(?:binary|char|character) ?(?:\(([0-9]{1,3})\))?(?: byte)?", (declared or "").lower()
+    )
     if size is None:
         return base64
     return values.base64_text(values.bytes_of(base64, "base64").ljust(int(size[1] or 1), b"\0"))

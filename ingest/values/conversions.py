@@ -456,7 +456,7 @@ def _as_double(text: str) -> str:
 
 
 _MOST_SINGLE = (2 - 2**-23) * 2.0**127
-_PLACES = re.compile(r"(?:float|double|real|double precision)\s*\(\s*\d+\s*,\s*(\d+)\s*\)")
+_PLACES = re.compile(r"(?:float|double|real|double precision)\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
 
 def _floating(convert: Convert) -> Callable[[str, str, str], Conversion]:
@@ -474,12 +474,19 @@ def _floating(convert: Convert) -> Callable[[str, str, str], Conversion]:
             return convert("0.0" if unsigned and value is not None and value < 0 else old)
 
         def doubts(old: str) -> bool:
-            value = _number(old)
-            return (text and _too_long(old)) or (places is not None and value is not None)
+            return (text and _too_long(old)) or (places is not None and not _has_room(places, _number(old)))
 
         return Conversion(made, doubts=doubts if text or places else None)
 
     return rule
+
+
+def _has_room(places: re.Match[str], value: Decimal | None) -> bool:
+    """True if FLOAT(M,D) takes a value as it is: it has D digits after the point at most, and M - D before it."""
+    if value is None:
+        return True
+    digits, scale = int(places[1]), int(places[2])
+    return abs(value) < Decimal(10) ** (digits - scale) and value == round(value, scale)
 
 
 def _same(text: str) -> str:

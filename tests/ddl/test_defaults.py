@@ -30,6 +30,11 @@ MYSQL = [
     ("CHARACTER(3) CHARSET binary NOT NULL", "AAAA"),
     ("CHAR CHARACTER SET binary DEFAULT ''", "AA=="),
     ("VARCHAR(3) CHARACTER SET binary DEFAULT 'a'", "YQ=="),
+    ("CHAR(3) BYTE DEFAULT 'a'", "YQAA"),
+    ("CHAR BYTE DEFAULT ''", "AA=="),
+    ("VARCHAR(3) BYTE DEFAULT 'a'", "YQ=="),
+    ("DOUBLE(8,2) DEFAULT 1.5", "1.5"),
+    ("FLOAT(7,3) DEFAULT '-0.125'", "-0.125"),
     ("VARBINARY(2) NOT NULL", ""),
     ("BLOB NOT NULL", ""),
     ("JSON DEFAULT (JSON_OBJECT())", "{}"),
@@ -98,6 +103,7 @@ def test_literal(dialect: str, column: str, expected: str) -> None:
         ("mysql", "DATE DEFAULT '2024-02-30'"),
         ("mysql", "DATE DEFAULT (CURDATE())"),
         ("mysql", "DATETIME(3) DEFAULT '2024-01-02 03:04:05.1239'"),  # MySQL rounds, MariaDB cuts
+        ("mysql", "DOUBLE(8,2) DEFAULT 1.005"),  # its binary fraction is below the half
         ("mysql", "UUID NOT NULL"),  # MariaDB's zero is not an empty text
         ("mysql", "JSON NOT NULL"),  # null in MySQL, an empty text in MariaDB
         ("mysql", "GEOMETRY NOT NULL"),

@@ -22,6 +22,8 @@ MYSQL = [
     *(f"INT UNSIGNED DEFAULT {one}" for one in ("7", "'7'", "6.5")),
     *(f"DECIMAL(6,2) DEFAULT {one}" for one in ("1.555", "'1.5'", "-1.005", "1e2", ".5")),
     *(f"DOUBLE DEFAULT {one}" for one in ("1.5", "'1e3'", "-.25")),
+    *(f"DOUBLE(8,2) DEFAULT {one}" for one in ("1.005", "1.5", "-2.25")), "FLOAT(7,3) DEFAULT 0.125",
+    "CHAR(3) BYTE DEFAULT 'a'", "CHAR BYTE NOT NULL", "VARCHAR(3) BYTE DEFAULT 'a'",
     *(f"VARCHAR(9) DEFAULT {one}" for one in ("'ab  '", "1.50", "0x4142", "x'41'", "'it''s'", "_utf8mb4'é'", "TRUE")),
     *(f"CHAR(5) DEFAULT {one}" for one in ("'ab  '", "'a'", "''")),
     *(f"BINARY(4) DEFAULT {one}" for one in ("'ab'", "0x00FF", "''")),

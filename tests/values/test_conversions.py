@@ -215,6 +215,8 @@ def test_what_cannot_be_known_is_said(old: str, new: str, declared: str) -> None
         ("datetime", "datetime", "DATETIME(3)", "2024-01-02 03:04:05.1234", "2024-01-02 03:04:05.1235"),
         ("time", "int32", "INT", "01:02:03.4", "01:02:03.5"),
         ("float64", "float32", "FLOAT(7,2)", "NaN", "1.234"),
+        ("float64", "float64", "DOUBLE(8,2)", "-1234.5", "-1234.5678"),
+        ("float32", "float32", "FLOAT(7,2)", "99999.99", "100000.5"),
         ("unknown", "int32", "INT", "12", "2024-01-02"),  # a date's digits, or a text's number
     ],
 )
