@@ -135,35 +135,29 @@ def _read_member_by_member(value: bytes) -> Undecoded:
         raise Undecodable("not-this-format", "the message is JSON, but not an object")
     members = values.members(value)
     return Envelope(
-        type=_word(members, "type"),
-        database=_word(members, "database"),
-        table=_word(members, "table"),
-        id=values.text(members["id"]) if "id" in members else UNSET,
-        es=values.text(members["es"]) if "es" in members else UNSET,
-        is_ddl=values.member_text(members, "isDdl") == "true",
-        sql=_word(members, "sql"),
-        gtid=_word(members, "gtid"),
-        data=members.get("data", UNSET),
-        old=members.get("old", UNSET),
-        mysql_type=members.get("mysqlType", UNSET),
-        pk_names=members.get("pkNames", UNSET),
-        sql_type=members.get("sqlType", UNSET),
-        tidb=members.get("_tidb", UNSET),
-        schema=_word(members, "schema") if "schema" in members else UNSET,
-        column_type=members.get("columnType", UNSET),
-        db_type=_word(members, "dbType") if "dbType" in members else UNSET,
-        op_type=members.get("opType", UNSET),
+        **{name: reader(sent, members[sent]) for name, sent, reader in _MEMBER_READERS if sent in members}
     )
 
 
-def _word(members: Mapping[str, Raw], name: str) -> Text:
-    raw = members.get(name)
-    if raw is None or values.is_null(raw):
+def _word(name: str, raw: Raw) -> str | None:
+    if values.is_null(raw):
         return None
     if bytes(raw)[:1] != b'"':
         code = "not-this-format" if name == "type" else "bad-message"
         raise Undecodable(code, f"the member {name} is not a string")
     return values.string(raw)
+
+
+_READERS: dict[Any, Callable[[str, Raw], Any]] = {
+    Text: _word,
+    Count: lambda _name, raw: values.text(raw),
+    bool | UnsetType | None: lambda _name, raw: values.text(raw) == "true",
+}
+_MEMBER_READERS: list[tuple[str, str, Callable[[str, Raw], Any]]] = [
+    (field.name, field.encode_name, _READERS.get(field.type, lambda _name, raw: raw))
+    for field in msgspec.structs.fields(Undecoded)
+]
+"""Each member by its name here and as it is sent, with what reads it alone."""
 
 
 def absent(kept: object) -> bool:
