@@ -43,7 +43,7 @@ def key(
         default: what holds if it is left out; needed if none.
         among: the words of which it is one, if it is one of some.
         shown: False for a secret, which ``repr`` leaves out.
-        only: the kind of source that has it, if one has.
+        only: the kind of source that has it, if one has; of rules for tables, ``entry`` if further mirrors have none.
     """
     metadata = {"meaning": meaning, "among": among, "only": only}
     if default == {}:

@@ -217,6 +217,7 @@ _MASKS: dict[str, Any] = {
     "examples": [{"email": "hmac", "*phone*": "last4"}],
 }
 Mask = Annotated[dict[str, str], *tree(_mask, _MASKS)]
+Condition = Annotated[str, *read(conditions.condition, {"type": "string", "examples": ["region = 'EU'"]})]
 Secret = Annotated[str, *read(scalars.mask_secret, {"type": "string", "minLength": scalars.LEAST_SECRET})]
 MasterKey = Annotated[str, *read(scalars.master_key, TEXT)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_texts), WithJsonSchema(_LIST)]

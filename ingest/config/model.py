@@ -19,10 +19,13 @@ from ingest.values.remembered import remembered
 
 if TYPE_CHECKING:
     from ingest.config.kinds import (
+        Condition,
         Count,
         Duration,
         Flag,
         KafkaSettings,
+        Mask,
+        Match,
         Pattern,
         Pause,
         Secret,
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
         Size,
         SizeOrNone,
         Start,
+        Template,
         Text,
         Texts,
     )  # fmt: skip
@@ -142,29 +146,51 @@ OF_MIRROR = (
 class TableRule:
     """One entry of ``tables:``; the first whose ``match`` fits a table applies, alone."""
 
-    match: str = "*"
-    exclude: bool = False
-    into: str = ""  # template of the mirror's name, e.g. "shop.{table}"; empty keeps the source's
-    keys: tuple[str, ...] = ()
+    match: Match = key(
+        "database.table, with * for any part, or a regular expression with groups for each", "*", only="entry"
+    )
+    exclude: Flag = key("leave these tables out", False, only="entry")
+    into: Template = key(
+        "the mirror's name, with {1} for a group of match:; the source's own unless given", "", only="entry"
+    )
+    keys: Texts = key("the columns of the primary key", (), only="entry")
     columns: Mapping[str, str] = field(default_factory=dict)  # logical types
     without: tuple[str, ...] = ()  # columns, or patterns of them, that the mirror leaves out
     include: tuple[str, ...] = ()  # columns with a rule of their own, which no pattern leaves out
     names: Mapping[str, str] = field(default_factory=dict)  # columns' names in the mirror
     made: Mapping[str, MadeColumn] = field(default_factory=dict)  # the mirror's own columns
-    where: str = ""  # the condition that the mirror's rows meet
-    mask: Mapping[str, str] = field(default_factory=dict)  # method by column or pattern; the first that fits
-    no_key: str = "hold"  # append | full_row | hold
-    on_schema_change: str = "lenient"  # lenient | evolve | freeze | ignore
-    shard_column: str | None = None  # an empty name is one that a source may have
-    change_feed: bool = False
-    changes_of: bool = False
-    plain_tables: bool = False
-    apply: str = ""  # as the pipeline's; empty if that holds
-    history: bool = False
+    where: Condition = key("the condition, in SQL, that a row meets to be in the mirror", "")
+    mask: Mask = key(  # the first column or pattern that fits counts
+        "columns, or patterns of them, whose values are masked before anything is kept of them outside bronze: "
+        "hmac, tokenize, last4 or null; keep leaves them as they are",
+        {},
+        only="entry",
+    )
+    no_key: str = key("what happens to a table without any key", "hold", among=("hold", "append", "full_row"))
+    on_schema_change: str = key(
+        "what statements and new columns do to the mirror",
+        "lenient",
+        among=("lenient", "evolve", "freeze", "ignore"),
+    )
+    shard_column: Text | None = key(  # an empty name is one that a source may have
+        "a column that names the source table, where rows of several have one key", None
+    )
+    change_feed: Flag = key("turn on Delta's change data feed of the mirror", False)
+    changes_of: Flag = key("keep what each batch changes in a table of its own, `<table>__changes`", False)
+    plain_tables: Flag = key("the mirror without deletion vectors", False)
+    apply: str = key(
+        "how a batch is put into the mirror, if not as the pipeline's apply: says",
+        "",
+        among=(AUTO, FILES, MERGE),
+    )
+    history: Flag = key("keep every state of a row in a table of its own, `<table>__history`", False)
     # file:line:column of columns' rules
     places: Mapping[str, str] = field(default_factory=dict, compare=False)
     where_place: str = field(default="", compare=False)
-    cluster_by: tuple[str, ...] = ()  # columns in whose order `ingest maintain` writes the mirror's files
+    cluster_by: Texts = key(
+        "columns, at most four, by which `ingest maintain` orders the mirror's files, so that queries on them read few",
+        (),
+    )
     cluster_place: str = field(default="", compare=False)
     also: tuple[TableRule, ...] = ()  # the rules of further mirrors, which have its keys, types and masks
     into_place: str = field(default="", compare=False)  # of a further mirror's name

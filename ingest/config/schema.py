@@ -31,20 +31,17 @@ from ingest.config.kinds import (
     Flag,
     Format,
     Joined,
-    Mask,
-    Match,
     Name,
     Natural,
     PathOrUri,
     Tables,
     Template,
     Text,
-    Texts,
     Zone,
     choice,
     read,
 )
-from ingest.config.model import AUTO, FILES, MERGE, Pipeline, Source, TableRule
+from ingest.config.model import Pipeline, Source, TableRule
 
 
 def _plain(value: Any) -> Any:
@@ -232,31 +229,9 @@ class _MirrorKeys(_Keys):
         "the mirror's own: {compute: ...}, {constant: ...} or {meta: ...}",
         {},
     )
-    where: (
-        Annotated[str, *read(conditions.condition, {"type": "string", "examples": ["region = 'EU'"]})] | None
-    ) = key("the condition, in SQL, that a row meets to be in the mirror", None)
-    no_key: Annotated[str, *choice("hold", "append", "full_row")] = key(
-        "what happens to a table without any key", "hold"
-    )
-    on_schema_change: Annotated[str, *choice("lenient", "evolve", "freeze", "ignore")] = key(
-        "what statements and new columns do to the mirror", "lenient"
-    )
-    shard_column: Text | None = key(
-        "a column that names the source table, where rows of several have one key", None
-    )
-    change_feed: Flag = key("turn on Delta's change data feed of the mirror", False)
-    changes_of: Flag = key("keep what each batch changes in a table of its own, `<table>__changes`", False)
-    plain_tables: Flag = key("the mirror without deletion vectors", False)
-    apply: Annotated[str, *choice(AUTO, FILES, MERGE)] | None = key(
-        "how a batch is put into the mirror, if not as the pipeline's apply: says", None
-    )
+
     deletes: Annotated[str, *choice("remove", "soft")] = key(
         "what a delete does: remove the row, or keep it (soft) and set `_deleted` and `_deleted_at`", "remove"
-    )
-    history: Flag = key("keep every state of a row in a table of its own, `<table>__history`", False)
-    cluster_by: Texts = key(
-        "columns, at most four, by which `ingest maintain` orders the mirror's files, so that queries on them read few",
-        (),
     )
 
     @property
@@ -266,6 +241,7 @@ class _MirrorKeys(_Keys):
         return made | SOFT if self.deletes == "soft" else made
 
 
+@_keys_of(TableRule, "mirror")
 class AlsoKeys(_MirrorKeys):
     """A further mirror of the tables of an entry, with rules of its own."""
 
@@ -276,28 +252,16 @@ def _made_by(column: str) -> str:
     return "deletes: soft" if column in SOFT else f"columns: {column!r}"
 
 
+@_keys_of(TableRule, "entry")
 class TableKeys(_MirrorKeys):
     """One entry of ``tables:``; the first that matches a table applies, alone."""
 
-    match: Match = key(
-        "database.table, with * for any part, or a regular expression with groups for each", "*"
-    )
-    exclude: Flag = key("leave these tables out", False)
-    into: Template | None = key(
-        "the mirror's name, with {1} for a group of match:; the source's own unless given", None
-    )
-    keys: Texts = key("the columns of the primary key", ())
-    mask: Mask = key(
-        "columns, or patterns of them, whose values are masked before anything is kept of them outside bronze: "
-        "hmac, tokenize, last4 or null; keep leaves them as they are",
-        {},
-    )
     also: tuple[AlsoKeys, ...] = key(
         "further mirrors of these tables, each with into: and rules of its own", ()
     )
 
     @model_validator(mode="after")
-    def _clusters_are_columns(self) -> Self:
+    def _clusters_are_columns(self: Any) -> Any:
         """Files are ordered by few columns that the mirror has."""
         if lost := [name for name in self.cluster_by if "exclude" in self.columns.get(name, {})]:
             raise ValueError(f"cluster_by: needs the column {lost[0]!r}, which columns: excludes")
@@ -308,7 +272,7 @@ class TableKeys(_MirrorKeys):
         return self
 
     @model_validator(mode="after")
-    def _columns_fit_together(self) -> Self:
+    def _columns_fit_together(self: Any) -> Any:
         """Two columns cannot have one name, nor a row a key that is left out."""
         names = [rule["rename"] for rule in self.columns.values() if "rename" in rule]
         if twice := [name for name in names if names.count(name) > 1]:
@@ -324,7 +288,7 @@ class TableKeys(_MirrorKeys):
         return self
 
     @model_validator(mode="after")
-    def _made_columns_can_be_made(self) -> Self:
+    def _made_columns_can_be_made(self: Any) -> Any:
         """A column of the mirror's own is made from the row's other columns, so it is neither theirs nor one of the key."""
         made = self.made
         if not made:
@@ -347,17 +311,17 @@ class TableKeys(_MirrorKeys):
         return self
 
     @model_validator(mode="after")
-    def _changes_have_keys(self) -> Self:
+    def _changes_have_keys(self: Any) -> Any:
         """A change of a row is known by the row's key."""
         if self.changes_of:
             self._refuse_keyless("changes_of:")
         return self
 
-    def _refuse_keyless(self, what: str) -> None:
+    def _refuse_keyless(self: Any, what: str) -> None:
         if self.no_key != "hold":
             raise ValueError(f"{what} needs rows with a key, and no_key: {self.no_key} is for rows without")
 
-    def _refuse_lost(self, what: str, expression: str) -> None:
+    def _refuse_lost(self: Any, what: str, expression: str) -> None:
         """Refuse an expression with a column that the mirror does not have as the source sends it."""
         names, masked = conditions.columns(expression), TableRule(mask=self.mask)
         if lost := [name for name in names if name in self.made]:
@@ -372,7 +336,7 @@ class TableKeys(_MirrorKeys):
             raise ValueError(f"{what} needs the column {lost[0]!r}, which columns: excludes")
 
     @model_validator(mode="after")
-    def _condition_can_be_judged(self) -> Self:
+    def _condition_can_be_judged(self: Any) -> Any:
         """A row that stops to meet a condition leaves the mirror by its key, and with it what the condition was about."""
         if not self.where:
             return self
@@ -389,7 +353,7 @@ class TableKeys(_MirrorKeys):
         return self
 
     @model_validator(mode="after")
-    def _shards_are_told_apart(self) -> Self:
+    def _shards_are_told_apart(self: Any) -> Any:
         """Positions of two source tables cannot be compared: without a key, their rows must stay apart."""
         count = patterns.groups(self.match)
         numbers = [int(hole) for hole in re.findall(r"\{([0-9]+)\}", self.into or "")]
@@ -405,9 +369,6 @@ class TableKeys(_MirrorKeys):
                         f"shard_column, or write one {part} in match: instead of {patterns.shown(self.match, part)!r}"
                     )
         return self
-
-
-_READ_AS["TableRule"] = TableKeys
 
 
 @_keys_of(QualityRule)
