@@ -187,10 +187,11 @@ def column_schema(field: Field, text: Text) -> ColumnSchema:
     if field.default is None:
         return ColumnSchema(nullable, known=nullable)
     default = text(field.default.value)
-    return ColumnSchema(nullable, default, known=not _is_placeholder(default or ""))
+    return ColumnSchema(nullable, default, known=not is_placeholder(default or ""))
 
 
-def _is_placeholder(text: str) -> bool:
+def is_placeholder(text: str) -> bool:
+    """True of the value that Debezium writes for a default or a cell that it does not know."""
     if text.startswith("1970-01-01"):
         return not text[10:].strip("T 0:.Z+-")
     return text == "00000000-0000-0000-0000-000000000000"

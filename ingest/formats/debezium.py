@@ -22,11 +22,11 @@ Documents: Debezium's connector pages (``documentation/modules/ROOT/pages/connec
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
-
-import msgspec
+from uuid import UUID
 
 from ingest.change import (
     LOAD_ENDS,
@@ -34,6 +34,7 @@ from ingest.change import (
     NULL_VALUE,
     READ_MEANWHILE,
     Change,
+    ColumnSchema,
     Hints,
     Image,
     Message,
@@ -44,12 +45,12 @@ from ingest.change import (
 )
 from ingest.decoding import connect, debezium_events, json_values
 from ingest.decoding.connect import ConnectPlan, Field, meanings
-from ingest.decoding.declared_values import Reading
+from ingest.decoding.declared_values import Reading, compact
 from ingest.decoding.rows import binlog, named_table, noted, operation, present
 from ingest.errors import Undecodable
 from ingest.formats import About, SharedEvidence
 from ingest.images_before import ImagesBefore
-from ingest.values import base64_text
+from ingest.values import base64_text, date_text
 
 ABOUT = About(
     null_deletes=True,
@@ -185,12 +186,15 @@ def wrapped_row(
     # most rows need only the names of the key's columns, which the pipeline file or a schema may say
     key = encoding.key(message.key, hints, declared) if op is DELETE and images[0] is None else None
     before, after = _images(op, images, key, old_key)
+    keys = declared.keys or encoding.key_columns(message.key, hints)
+    if op is UPDATE and before and "lsn" in source and _has_key_alone(before, after, keys, plan.schema):
+        before = None
     missing = _drop_unavailable(before, options) + _drop_unavailable(after, options)
     absent = f"unchanged large values are absent: {', '.join(dict.fromkeys(missing))}" if missing else None
     return Change(
         op=_operation(op, missing, before),
         table=table,
-        keys=declared.keys or encoding.key_columns(message.key, hints),
+        keys=keys,
         before=before,
         after=after,
         types=plan.types,
@@ -212,6 +216,31 @@ def _old_key(encoding: Encoding, message: Message, hints: Hints, declared: Table
     """The key that a row had before it changed, which a header says."""
     old = next((value for name, value in message.headers if name == OLD_KEY), None)
     return None if old is None else encoding.key(old, hints, declared)
+
+
+def _has_key_alone(
+    before: Image, after: Image | None, keys: Collection[str], schema: Mapping[str, ColumnSchema]
+) -> bool:
+    """True of PostgreSQL's image before an update that says no more than the key, which has not changed.
+
+    By ``REPLICA IDENTITY DEFAULT`` the log has the old key of an update that writes it in other bytes (1.0 as 1.00), and the
+    connector fills all other columns: with NULL, with the default of one that must not be NULL, or with its type's zero.
+    """
+    if (
+        not keys
+        or after is None
+        or any(name not in before or before[name] != after.get(name) for name in keys)
+    ):
+        return False
+    return all(_is_filler(text, schema.get(name)) for name, text in before.items() if name not in keys)
+
+
+def _is_filler(text: str | None, column: ColumnSchema | None) -> bool:
+    """True of a value that stands in a column of which the log has none."""
+    if text is None:
+        return True
+    is_default = column is not None and column.default == text
+    return is_default or connect.is_placeholder(text) or text in ("false", "[]") or not text.strip("0.:")
 
 
 def _note_of_load(op: Op, source: Image) -> str | None:
@@ -404,14 +433,20 @@ def _drop_unavailable(image: Image | None, options: Options) -> list[str]:
 @lru_cache(maxsize=64)
 def _placeholders(plain: str) -> frozenset[str]:
     data = plain.encode()
-    quoted = msgspec.json.encode(plain).decode()
-    codes = ",".join(map(str, data))
-    return frozenset(
-        [
-            *(plain, base64_text(data), data.hex(), data.hex().upper()),
-            *(f"[{quoted}]", f"[{codes}]", f"{{{quoted}:{quoted}}}"),  # arrays of texts, of bytes; maps
-        ]
+    texts = (plain, base64_text(data), data.hex(), data.hex().upper())
+    numbers = list(data)  # of whole numbers, and of what they count: days
+    lists: tuple[list[Any], ...] = (
+        *([text] for text in texts),
+        [_named_uuid(data)],
+        numbers,
+        list(map(date_text, numbers)),
     )
+    return frozenset([*texts, *map(compact, lists), compact({plain: plain})])
+
+
+def _named_uuid(name: bytes) -> str:
+    """The UUID that Java's ``UUID.nameUUIDFromBytes`` makes of a name: version 3 without a namespace."""
+    return str(UUID(bytes=hashlib.md5(name, usedforsecurity=False).digest(), version=3))
 
 
 def _both_images(before: object, after: object, plan: ConnectPlan) -> Images:
