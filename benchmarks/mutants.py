@@ -62,8 +62,8 @@ MUTANTS = (
     Mutant(
         "key change as plain upsert",
         "ingest/fold.py",
-        "return Concerned(key, left if left != key else None)",
-        "return Concerned(key)",
+        "return Concerned(key, left, {key: texts, left: texts_left})",
+        "return Concerned(key, None, {key: texts})",
     ),
     Mutant(
         "duplicates applied again where they arrive",
@@ -86,8 +86,8 @@ MUTANTS = (
     Mutant(
         "keys compared as text",
         "ingest/fold.py",
-        'return typed(key_types.get(column, "unknown"), value, column)',
-        "return value",
+        'cells.append(typed(key_types.get(name, "unknown"), text, name))',
+        "cells.append(text)",
     ),
     Mutant(
         "decimal through float",

@@ -224,7 +224,7 @@ def _describes(change: Change, row: PresentRow) -> bool:
         if column in row.values:
             kind = change.types.get(column) or row.types.get(column) or "unknown"
             # where a dialect hides large values, an update whose images both have NULL says nothing of the column
-            is_hidden = said is None and types.base(kind) in _MAY_BE_LARGE and not _stays_null(change, column)
+            is_hidden = said is None and types.base(kind) in MAY_BE_LARGE and not _stays_null(change, column)
             if not is_hidden and not same_value(kind, said, row.values[column]):
                 return False
     return True
@@ -234,4 +234,5 @@ def _stays_null(change: Change, column: str) -> bool:
     return change.after is not None and change.after.get(column, "") is None
 
 
-_MAY_BE_LARGE = frozenset({"string", "binary", "json", "geometry", "unknown"})
+MAY_BE_LARGE = frozenset({"string", "binary", "json", "geometry", "unknown"})
+"""The logical types whose values a dialect may leave out because they are large."""

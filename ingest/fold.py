@@ -20,6 +20,8 @@ from ingest.values.conversions import UNKNOWN, Conversion, conversion
 from ingest.values.typed_values import misfits, value_of
 
 Key = tuple[object, ...]
+Texts = tuple[str | None, ...]
+"""A key's cells in the source's spelling."""
 STAYS = "stays"
 DELETED, DELETED_AT = "_deleted", "_deleted_at"
 """Columns of a mirror that keeps deleted rows: whether the row is deleted, and when."""
@@ -91,6 +93,11 @@ class SchemaStep(NamedTuple):
     def meets(self, row: Row) -> bool:
         """True if the step changes a row that was there before it."""
         return self.since is None or row.place is None or row.place > self.since
+
+    def apply(self, row: Row) -> None:
+        """Do to a row of a table without a key what the statement did, if it meets the row."""
+        if self.meets(row):
+            row.values = _SCHEMA[self.action](self, row)
 
     def conversion(self, sent: str = "") -> Conversion:
         """How values change in a row whose message names the column's type ``sent``."""
@@ -219,7 +226,7 @@ class Table:
 
     def key(self, *images: Image | None) -> Key:
         """The typed key of a row, from the first image with each column; a `KeyCellError` if a cell is missing or wrong."""
-        return _key(self.keys, self.key_types, images)
+        return key_of_texts(self.keys, texts_of_key(self.keys, *images), self.key_types)
 
 
 class KeyCellError(ValueError):
@@ -273,14 +280,20 @@ def typed(logical: str, text: str, column: str = "") -> object:
 
 
 class Concerned(NamedTuple):
-    """The keys that a change concerns: the key of its row, and the old key if it changes."""
+    """The keys that a change concerns: the key of its row, and the old key if it changes; ``texts`` are those of each."""
 
     key: Key
-    left: Key | None = None
+    left: Key | None
+    texts: Mapping[Key, Texts]
+
+    @property
+    def before(self) -> Key:
+        """The key that the row had before the change."""
+        return self.key if self.left is None else self.left
 
 
 def key_of_change(change: Change, keys: tuple[str, ...], key_types: Mapping[str, str]) -> Concerned:
-    """The keys that a row change concerns: the one rule, which `ingest.lake.keys` implements for Spark.
+    """The keys that a row change concerns: the one rule, which `ingest.lake.duck.cell` has for SQL.
 
     A cell is taken from the first image that has its column, even if it is NULL there: for a delete the image before,
     for any other change the image after. A ``before`` that lacks every key column is not a change of the key;
@@ -290,16 +303,17 @@ def key_of_change(change: Change, keys: tuple[str, ...], key_types: Mapping[str,
         KeyCellError: a key cell is missing, NULL, or does not fit its type.
     """
     after, before = change.after, change.before
-    if change.op is Op.DELETE:
-        return Concerned(_key(keys, key_types, (before, after)))
-    key = _key(keys, key_types, (after, before))
-    if before is None or change.op is Op.READ or before.keys().isdisjoint(keys):
-        return Concerned(key)
-    left = _key(keys, key_types, (before, after))
-    return Concerned(key, left if left != key else None)
+    texts = texts_of_key(keys, *((before, after) if change.op is Op.DELETE else (after, before)))
+    key = key_of_texts(keys, texts, key_types)
+    if before is not None and change.op is not Op.READ and not before.keys().isdisjoint(keys):
+        texts_left = texts_of_key(keys, before, after)
+        left = key_of_texts(keys, texts_left, key_types) if texts_left != texts else key
+        if left != key:
+            return Concerned(key, left, {key: texts, left: texts_left})
+    return Concerned(key, None, {key: texts})
 
 
-def texts_of_key(keys: Sequence[str], *images: Image | None) -> tuple[str | None, ...]:
+def texts_of_key(keys: Sequence[str], *images: Image | None) -> Texts:
     """A key's cells as texts, each from the first image that has its column.
 
     Raises:
@@ -307,10 +321,12 @@ def texts_of_key(keys: Sequence[str], *images: Image | None) -> tuple[str | None
     """
     texts = []
     for name in keys:
-        image = next((image for image in images if image is not None and name in image), None)
-        if image is None:
+        for image in images:
+            if image is not None and name in image:
+                texts.append(image[name])
+                break
+        else:
             raise KeyCellError(name, "is missing")
-        texts.append(image[name])
     return tuple(texts)
 
 
@@ -336,24 +352,10 @@ def may_change_key(before: Image, after: Image, keys: tuple[str, ...]) -> bool:
     return not keys
 
 
-def _key(keys: tuple[str, ...], key_types: Mapping[str, str], images: tuple[Image | None, ...]) -> Key:
-    return tuple(_key_cell(column, key_types, images) for column in keys)
-
-
-def _key_cell(column: str, key_types: Mapping[str, str], images: tuple[Image | None, ...]) -> object:
-    for image in images:
-        if image is not None and column in image:
-            value = image[column]
-            if value is None:
-                raise KeyCellError(column, "is NULL")
-            return typed(key_types.get(column, "unknown"), value, column)
-    raise KeyCellError(column, "is missing")
-
-
 def _upsert(table: Table, event: Placed) -> Iterator[Step]:
     change = event.change
     after = change.new_cells
-    key, old = key_of_change(change, table.keys, table.key_types)
+    key, old, _ = key_of_change(change, table.keys, table.key_types)
     if old is not None:
         departure = table.crossings.depart(old, event, table.rows.get(old))
         inherited = _inherited(table, departure, (old, key), event) if change.partial else None
@@ -559,9 +561,7 @@ def copies(events: Iterable[Placed | SchemaStep], *, shared_reads: bool = False)
             if event.empties:
                 rows = []
             for row in rows:
-                if not event.meets(row):
-                    continue
-                row.values = _SCHEMA[event.action](event, row)
+                event.apply(row)
             continue
         change, order = event.change, event.order
         if change.op is Op.TRUNCATE:

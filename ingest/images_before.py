@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ingest import types
 from ingest.change import Change, Image, Op
-from ingest.departures import transaction_of
+from ingest.departures import MAY_BE_LARGE, transaction_of
 from ingest.errors import counted
 from ingest.fold import (
     OPEN,
@@ -197,7 +197,7 @@ class Chain:
             concerned = key_of_change(change, self.table.keys, self.table.key_types)
         except KeyCellError:
             return None  # rejected
-        key = concerned.key if concerned.left is None else concerned.left
+        key = concerned.before
         if change.before is None:
             return self._without_image(event, key)
         leaves = change.op is Op.DELETE or concerned.left is not None
@@ -257,7 +257,7 @@ class Chain:
     def _may_hide(self, change: Change, column: str, kind: str) -> bool:
         """True if NULL before may stand for a large value: silver leaves out such a column if it is NULL after, too."""
         is_null_after = change.op is Op.UPDATE and change.new_cells.get(column) is None
-        return self.images.hides_large and not is_null_after and types.base(kind) in _MAY_BE_LARGE
+        return self.images.hides_large and not is_null_after and types.base(kind) in MAY_BE_LARGE
 
     def _excuse(self, event: Placed, key: Key) -> Excuse | None:
         if not self._said.isdisjoint(self.images.identities(event)):
@@ -307,9 +307,6 @@ def _moves_in_time(now: str | None, then: str | None) -> bool:
         return False
     kinds = {types.base(now or "unknown"), types.base(then or "unknown")}
     return "timestamp" in kinds and bool(kinds & {"datetime", "date"})
-
-
-_MAY_BE_LARGE = frozenset({"string", "binary", "json", "geometry", "unknown"})
 
 
 def _content(image: Image | None) -> frozenset[tuple[str, str | None]]:

@@ -5,6 +5,7 @@ The fold is `ingest.fold` itself; if every change carries the whole row, the las
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import repeat
@@ -18,12 +19,12 @@ import pyarrow.compute as pc
 from ingest.change import Change, Image, Op
 from ingest.config.conditions import columns as columns_of
 from ingest.fold import (
-    Concerned,
     Key,
     KeyCellError,
     Placed,
     SchemaStep,
     Table,
+    Texts,
     key_of_change,
     key_of_texts,
     steps,
@@ -37,7 +38,7 @@ from ingest.gold.collision import CollisionError
 from ingest.gold.outcomes import MirrorOutcomes
 from ingest.gold.past_keys import LaneEvent, rebased
 from ingest.gold.stretches import linked
-from ingest.gold.unfit import UNFIT, Reject, Texts
+from ingest.gold.unfit import UNFIT, Reject
 from ingest.lake import conditions
 from ingest.lake.image_columns import texts_of
 from ingest.lake.mirrors import Shard
@@ -229,19 +230,11 @@ def fold(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], logical: Mapping
         return _refolded(rows, lane, keys, logical)
     rows, cleared = _after_clearing(rows, lane)
     by_images = lane.images and not lane.stated
-    last_rows, unusable, doubted = (_last if by_images else _folded)(rows, lane, keys, logical)
+    folded = (_last if by_images else _folded)(rows, lane, keys, logical)
     if cleared:  # nothing from before is kept
-        last_rows = replace(last_rows, whole=[True] * len(last_rows.keys))
-        doubted = ()
-    return LaneFold(last_rows, cleared, rows.take(pa.array(unusable, pa.int64())), doubted)
-
-
-class _Folded(NamedTuple):
-    """A lane's outcomes, the numbers of changes without a usable key, and the keys that are doubted."""
-
-    outcomes: Outcomes
-    unusable: list[int]
-    doubted: Sequence[Texts] = ()
+        last_rows = replace(folded.outcomes, whole=[True] * len(folded.outcomes.keys))
+        return LaneFold(last_rows, True, folded.rejected)
+    return folded
 
 
 def _after_clearing(rows: pa.Table, lane: LaneWork) -> tuple[pa.Table, bool]:
@@ -376,10 +369,8 @@ def _image(text: str | None, shard: Image) -> Image | None:
     return None if text is None else {**shard, **_decode(text)} if shard else _decode(text)
 
 
-def _last(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]) -> _Folded:
-    """The last image of each key, and the numbers of changes without a usable key: equal to `ingest.fold` if each change
-    carries the whole row of its key.
-    """
+def _last(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]) -> LaneFold:
+    """The last image of each key: equal to `ingest.fold` if each change carries the whole row of its key."""
     unusable: list[int] = []
     typed_keys: dict[Texts, Key] = {}
     last: dict[Key, tuple[Texts, Image | None, str]] = {}
@@ -404,7 +395,11 @@ def _last(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapp
             continue
         last[key] = texts, None if gone else image or {}, place
     texts_of, images, places = map(list, zip(*last.values(), strict=True)) if last else ([], [], [])
-    return _Folded(Outcomes(texts_of, images, [True] * len(last), places), unusable)
+    return LaneFold(
+        Outcomes(texts_of, images, [True] * len(last), places),
+        False,
+        rows.take(pa.array(unusable, pa.int64())),
+    )
 
 
 @dataclass(slots=True)
@@ -416,16 +411,19 @@ class Events:
     placed: list[Placed | SchemaStep] = field(default_factory=list)
     texts: dict[Key, Texts] = field(default_factory=dict)
 
-    def add(self, place: str, change: Change) -> Concerned:
-        """One more change of a row."""
-        before, after = change.before, change.after
-        concerned = key_of_change(change, self.keys, self.key_types)
-        images = (before, after) if change.op is Op.DELETE else (after, before)
-        self.texts.setdefault(concerned.key, texts_of_key(self.keys, *images))
-        if concerned.left is not None:
-            self.texts.setdefault(concerned.left, texts_of_key(self.keys, before, after))
+    def add(self, place: str, change: Change) -> tuple[Key, ...]:
+        """Add a change; returns its key and the one that its row leaves, of a truncate none.
+
+        Raises:
+            KeyCellError: it has no usable key.
+        """
+        concerned: Mapping[Key, Texts] = {}
+        if change.op is not Op.TRUNCATE:
+            concerned = key_of_change(change, self.keys, self.key_types).texts
+        for key, texts in concerned.items():
+            self.texts.setdefault(key, texts)
         self.placed.append(Placed(order_of(place), change))
-        return concerned
+        return tuple(concerned)
 
     def outcomes(self, table: Table, whole: Mapping[Key, bool]) -> Outcomes:
         """The outcomes of some keys."""
@@ -434,9 +432,9 @@ class Events:
         return Outcomes([self.texts[key] for key in whole], images, list(whole.values()))
 
 
-def _folded(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]) -> _Folded:
-    """`ingest.fold` of the new rows, and the numbers of those without a usable key: a row that is only updated in part
-    keeps the mirror's other values, to which new statements do the same as to all others.
+def _folded(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Mapping[str, str]) -> LaneFold:
+    """`ingest.fold` of the new rows: one that is only updated in part keeps the mirror's other values, to which new
+    statements do the same as to all others.
     """
     table, whole = Table(keys, key_types), dict[Key, bool]()
     events = Events(keys, key_types, [step.decoded() for step in lane.stated])
@@ -445,17 +443,17 @@ def _folded(rows: pa.Table, lane: LaneWork, keys: tuple[str, ...], key_types: Ma
         zip(rows["order_key"].to_pylist(), _changes(rows, lane), strict=True)
     ):
         try:
-            concerned = events.add(place, change)
+            moves = len(events.add(place, change)) > 1
         except KeyCellError:
             unusable.append(number)
             continue
-        if concerned.left is not None and change.partial:
+        if moves and change.partial:
             raise HistoryNeeded("a changed key takes values along that its message does not carry")
     for step in steps(table, events.placed):
         partly = step.effect == "overlay" or isinstance(step.event, SchemaStep)
         whole[step.key] = whole.get(step.key, False) or not partly
     doubted = [events.texts[key] for key in table.crossings.doubted]
-    return _Folded(events.outcomes(table, whole), unusable, doubted)
+    return LaneFold(events.outcomes(table, whole), False, rows.take(pa.array(unusable, pa.int64())), doubted)
 
 
 def _refolded(
@@ -470,23 +468,20 @@ def _refolded(
     events = Events(keys, key_types, [step.decoded() for step in lane.own_steps])
     clearings = lane.created
     touched: set[Key] = set()
-    links: dict[Key, list[Key]] = {}
+    links = defaultdict[Key, set[Key]](set)
     unusable: list[str] = []
     for place, batch, change in events_of(rows, lane, key_types):
         new = batch >= lane.first
         if change.op is Op.TRUNCATE:
             clearings.append((place, new))
-            events.placed.append(Placed(order_of(place), change))
-            continue
         try:
-            key, left = events.add(place, change)
+            concerned = events.add(place, change)
         except KeyCellError:
             unusable += [place] if new else []
             continue
-        touched |= {key} if new else set()
-        if left is not None:  # one key may take over values that the other one had
-            links.setdefault(key, []).append(left)
-            links.setdefault(left, []).append(key)
+        touched.update(concerned if new else ())
+        for key in concerned:  # it may take over values that another one had
+            links[key].update(concerned)
     for _step in steps(table, events.placed):
         pass
     cleared, clears = max(clearings, default=("", False))

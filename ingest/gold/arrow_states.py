@@ -7,6 +7,7 @@ then replace those that the table has. One that the table has already stays in i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.change import Image, Op
-from ingest.fold import Key, KeyCellError, Placed, Table, steps
+from ingest.fold import Key, KeyCellError, Table, Texts, steps
 from ingest.gold.arrow_fold import Events, events_of, texts_read
 from ingest.gold.arrow_merge import Merged, bits, pairs
 from ingest.gold.arrow_values import arrow_type
 from ingest.gold.arrow_work import Cleared, LaneWork, MirrorWork, Rows
 from ingest.gold.key_shares import Numbers, Shares, concerned, keys_of
 from ingest.gold.outcomes import GONE, MirrorOutcomes
-from ingest.gold.unfit import UNFIT, Texts
+from ingest.gold.unfit import UNFIT
 from ingest.lake.histories import CURRENT, FROM, TO
 from ingest.lake.stamps import TIME
 from ingest.order import Order, order_of
@@ -88,17 +89,11 @@ def _of_lane(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> list[_KeyState
     times = rows[TIME].cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
     for event, moment in zip(events_of(rows, lane, work.logical), times, strict=True):
         moments[order_of(event.place)] = moment
-        if event.change.op is Op.TRUNCATE:
-            events.placed.append(Placed(order_of(event.place), event.change))
-            continue
-        try:
+        with suppress(KeyCellError):  # the mirror's own fold rejects such a change
             events.add(event.place, event.change)
-        except KeyCellError:  # the mirror's own fold rejects it
-            continue
     by_key: dict[Key, _KeyStates] = {key: _KeyStates(texts, []) for key, texts in events.texts.items()}
     for step in steps(table, events.placed):
-        if step.key in by_key and step.effect != "nothing":
-            by_key[step.key].note(step.row, moments.get(step.event.order))
+        by_key[step.key].note(step.row, moments.get(step.event.order))
     return list(by_key.values())
 
 

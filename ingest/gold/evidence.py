@@ -13,9 +13,9 @@ from itertools import chain, islice
 from typing import Any
 
 from ingest import types
-from ingest.change import Change, Image, LaneId, Op
+from ingest.change import Change, Image, LaneId
 from ingest.errors import IngestError, counted
-from ingest.fold import Key, KeyCellError, SchemaStep, key_of_change, key_of_texts, texts_of_key
+from ingest.fold import Key, KeyCellError, SchemaStep, key_of_change, key_of_texts
 from ingest.gold.past_keys import LaneEvent, rebased
 from ingest.gold.steps import steps_of
 from ingest.lake import duck, mirrors
@@ -225,11 +225,7 @@ def keys_of(change: Change, keys: tuple[str, ...], types_of: Mapping[str, str]) 
         concerned = key_of_change(change, keys, types_of)
     except KeyCellError:
         return {}
-    before, after = change.before, change.after
-    sides = {concerned.key: (before, after) if change.op is Op.DELETE else (after, before)}
-    if concerned.left is not None:
-        sides[concerned.left] = before, after
-    return {key: tuple(map(str, texts_of_key(keys, *images))) for key, images in sides.items()}
+    return {key: tuple(map(str, texts)) for key, texts in concerned.texts.items()}
 
 
 def truncates(lake: Tables, lane: LaneId) -> list[Row]:

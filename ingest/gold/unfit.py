@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from ingest import types
 from ingest.change import Image
 from ingest.config.conditions import columns as columns_of
-from ingest.fold import KeyCellError, texts_of_key
+from ingest.fold import KeyCellError, Texts, texts_of_key
 from ingest.gold.arrow_values import Typed, typed_column
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.lake import duck
@@ -64,7 +64,6 @@ class Reject(NamedTuple):
     column: str | None = None  # of a cell; None for a change
 
 
-Texts = tuple[str | None, ...]
 _Sent = tuple[str | None, str, str]  # the JSON of a row's key, a column and a text
 cells_of = msgspec.json.Decoder(list[Cell]).decode
 _image_of = msgspec.json.Decoder(dict[str, str | None]).decode

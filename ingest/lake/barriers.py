@@ -68,7 +68,7 @@ class Barriers:
                 concerned = key_of_change(change, barrier.keys, types)
             except KeyCellError:
                 continue
-            for key in {concerned.key, concerned.key if concerned.left is None else concerned.left}:
+            for key in concerned.texts:
                 ends = barrier.stretches.get(self.digest(barrier.table, key), ())
                 if any(low <= order <= high for low, high in ends):
                     return True

@@ -468,15 +468,12 @@ class _Sent:
         if change.op is Op.TRUNCATE:
             self.cells.pop(key, None)
             return
-        left = key_of_change(change, table.keys, table.key_types).left
-        if key not in self.texts:
-            images = (change.after, change.before)
-            older = key == left or change.op is Op.DELETE
-            self.texts[key] = _texts(table.keys, *(images[::-1] if older else images))
+        concerned = key_of_change(change, table.keys, table.key_types)
+        self.texts.setdefault(key, tuple(map(str, concerned.texts[key])))
         if step.row is None:
             self.cells.pop(key, None)
             return
-        before = self._cells_before(step, order, change, moved=left is not None)
+        before = self._cells_before(step, order, change, moved=concerned.left is not None)
         self.cells[key] = before.and_also(change.new_cells)
 
     def _cells_before(self, step: Step, order: Order, change: Change, *, moved: bool) -> _Cells:

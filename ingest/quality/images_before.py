@@ -374,7 +374,7 @@ def _firsts(screened: Screened, lane: ProvenLane) -> dict[Key, _First]:
             concerned = key_of_change(change, mirror.keys, mirror.key_types)
         except KeyCellError:
             continue  # rejected
-        key = concerned.key if concerned.left is None else concerned.left
+        key = concerned.before
         said = {} if change.before is None else images.of(change)
         firsts.setdefault(key, _First(key, said, hashed))
     return firsts

@@ -164,7 +164,7 @@ def concerned(change: Change) -> tuple[Any, ...] | None:
         found = key_of_change(change, MIRROR.keys, {})
     except KeyCellError:
         return None
-    return found.key, found.left or found.key
+    return found.key, found.before
 
 
 @pytest.mark.spark
