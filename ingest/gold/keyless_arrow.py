@@ -11,12 +11,12 @@ A repetition (equal place, equal content) counts once if the dialect has positio
 one place for all its rows, it cannot be distinguished from a second equal row.
 
 A change is at most two *halves*: a row that it deletes, and one that it inserts. Equal rows decide nothing about others,
-so that the halves can be dealt to shares by a hash of their cells (`ingest.gold.keyless_shares`).
+so that the halves can be dealt to shares by a hash of their cells (`ingest.gold.arrow_shares`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 
 import numpy as np
@@ -24,16 +24,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.change import Change, Image, Op
-from ingest.fold import SchemaStep, identity
+from ingest.fold import Row, identity
 from ingest.gold import unfit
 from ingest.gold.arrow_fold import events_of
 from ingest.gold.arrow_merge import Merged, numbered
 from ingest.gold.arrow_values import typed_column
 from ingest.gold.arrow_work import Cleared, LaneWork, MirrorWork, Rows
 from ingest.gold.outcomes import COPIES, MirrorOutcomes
-from ingest.gold.past_keys import LaneEvent
 from ingest.gold.unfit import UNFIT, Reject
-from ingest.order import order_of
+from ingest.order import Order, order_of
 
 ADDING = (Op.INSERT, Op.READ)
 """Operations that add a row and remove none."""
@@ -83,7 +82,7 @@ def outcomes(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
 
 def halves_of(work: MirrorWork, number: int, lane: LaneWork, rows: pa.Table) -> pa.Table:
     """The halves of a lane's changes, in any order, with the columns' values after all schema steps, and its truncates."""
-    steps = () if work.appends else lane.own_steps
+    steps = () if work.appends else [step.decoded() for step in lane.own_steps if not step.empties]
     names = [column.name for column in work.columns]
     contents: list[tuple[object, ...]] = []
     texts: list[list[str | None]] = []
@@ -95,10 +94,15 @@ def halves_of(work: MirrorWork, number: int, lane: LaneWork, rows: pa.Table) -> 
             continue
         if work.appends and change.op not in ADDING:
             continue
-        same = _same(event, shared_reads=lane.shared_reads)
-        for part, adds, half in _halves(event, names, steps):
+        order = order_of(event.place)
+        same = _same(order, change, shared_reads=lane.shared_reads)
+        for part, adds, image in _halves(change):
+            row = Row(image, types=change.types, place=order)
+            for step in steps:
+                if order < step.order:
+                    step.apply(row)
             contents.append((number, event.place, part, event.batch, adds, same))
-            texts.append(half)
+            texts.append([row.values.get(name) for name in names])
     columns = zip(*contents, strict=True) if contents else [()] * len(HALF)
     given = {field.name: pa.array(column, field.type) for field, column in zip(HALF, columns, strict=True)}
     read = {}
@@ -118,50 +122,20 @@ def _sent(rows: pa.Table, places: pa.Array) -> pa.Table:
     return rows.select(unfit.SentFrom._fields).take(numbers)
 
 
-def _same(event: LaneEvent, *, shared_reads: bool) -> bytes:
+def _same(order: Order, change: Change, *, shared_reads: bool) -> bytes:
     """What a change has in common with its repetitions alone, as a short text."""
-    place, op, *images = identity(order_of(event.place), event.change, shared_reads=shared_reads)
+    place, op, *images = identity(order, change, shared_reads=shared_reads)
     cells = [None if image is None else sorted(image) for image in images]  # type: ignore[call-overload]
     return blake2b(repr((place, str(op), cells)).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _halves(
-    event: LaneEvent, columns: Sequence[str], steps: Sequence[SchemaStep]
-) -> Iterator[tuple[int, int, list[str | None]]]:
-    """Of each half its part, what it adds, and the columns' texts after all schema steps."""
-    stepped = [name for step in steps for name in (step.column, step.to) if name]
-    names = list(dict.fromkeys([*columns, *stepped]))
-    place, _, change = event
+def _halves(change: Change) -> Iterator[tuple[int, int, Image]]:
+    """Of each half its part, what it adds, and its row: one image, completed from the other."""
     before, after = change.old_cells, change.new_cells
-    for part, adds, first, second in ((0, -1, before, after), (1, 1, after, before)):
-        if change.op in (Op.UPDATE, Op.DELETE if part == 0 else Op.INSERT, *(ADDING * part)):
-            texts = _texts(first, second, change, place, names, steps)
-            yield part, adds, [texts[name] for name in columns]
-
-
-def _texts(
-    first: Image, second: Image, change: Change, place: str, names: Sequence[str], steps: Sequence[SchemaStep]
-) -> Image:
-    """A row's texts from one image, completed from the other, and by the steps after its place."""
-    values: Image = {name: first[name] if name in first else second.get(name) for name in names}
-    columns = first.keys() | second.keys()
-    for step in steps:
-        target, before = step.to or step.column, place < str(step.order)
-        if step.since:  # a repeated statement
-            before = before and place > str(step.since)
-        if step.retypes:
-            if before and target in values:
-                values[target] = step.converted(values[target], change.types.get(target, ""))
-        elif step.action == "drop_column":
-            if not before:
-                continue
-            values[target] = None
-            columns = columns - {target}
-        elif not step.empties and before:
-            if target not in columns:
-                values[target] = step.default if step.action == "add_column" else values[step.column]
-            columns = columns | {target}
-    return values
+    if change.op not in ADDING:
+        yield 0, -1, {**after, **before}
+    if change.op is not Op.DELETE:
+        yield 1, 1, {**before, **after}
 
 
 # --- the multiset ---------------------------------------------------------------------------------
