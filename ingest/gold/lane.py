@@ -32,10 +32,8 @@ class Lane:
     new: ChangeKinds
     ever: ChangeKinds  # of all batches, the new ones included
     changes: int = 0  # the new ones
-    reads: int = 0  # rows of snapshots among them
     deletes: int = 0
     truncates: int = 0  # among the new changes
-    truncates_ever: int = 0
     inherits: int = 0
     inherits_ever: int = 0
     changes_ever: int = 0

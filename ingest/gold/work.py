@@ -5,7 +5,6 @@ A mirror without a new book line costs nothing: its table is not opened.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +26,6 @@ from ingest.lake.names import mirror_path
 from ingest.lake.tables import Row, Tables
 
 LOOKS = 3  # logs that are read at once
-_OF_NEW = ("reads",)  # needed for new lines only
 _SUMS = ("changes", "updates", "partials", "key_changes", "inherits", "deletes", "truncates")
 
 
@@ -38,7 +36,6 @@ class LaneSums:
     high: str = ""  # the highest place
     last: int = 0  # the last batch with changes or statements
     changes: int = 0
-    reads: int = 0
     updates: int = 0
     partials: int = 0
     key_changes: int = 0
@@ -74,7 +71,7 @@ class LaneSums:
         self.high = max(self.high, line.order_high or "")
         if line.changes or line.ddl:
             self.last = max(self.last, line.batch)
-        for name in (*_OF_NEW, *_SUMS):
+        for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(line, name))
         self.servers = self.servers.union(line.servers)
         self.keys = self.keys.union(map(tuple, line.keys))
@@ -241,8 +238,8 @@ def _sums(lake: Tables, table: str, where: str) -> dict[LaneId, LaneSums]:
         (row["source"], TableId.of(row)): LaneSums(
             row["high"],
             row["last"] or 0,
-            servers={server for text in row["servers"] or () if text for server in json.loads(text)},
-            keys={tuple(keys) for text in row["keys"] or () if text for keys in json.loads(text)},
+            servers={*chain.from_iterable(map(object_in, row["servers"] or ()))},
+            keys={*map(tuple, chain.from_iterable(map(list_in, row["keys"] or ())))},
             **{name: row[name] or 0 for name in _SUMS},
         )
         for row in rows
@@ -450,12 +447,10 @@ def _lane(name: LaneId, past: LaneSums, new: LaneSums, by: LaneKeys, **given: An
         folded_high=past.high if past.changes else "",
         last_folded=past.last,
         changes=new.changes,
-        reads=new.reads,
         new=ChangeKinds(bool(new.partials), bool(new.key_changes)),
         ever=ChangeKinds(bool(new.partials + past.partials), bool(new.key_changes + past.key_changes)),
         deletes=new.deletes,
         truncates=new.truncates,
-        truncates_ever=new.truncates + past.truncates,
         inherits=new.inherits,
         inherits_ever=new.inherits + past.inherits,
         changes_ever=new.changes + past.changes,
