@@ -59,11 +59,11 @@ def tables(lake: Tables) -> list[dict[str, Any]]:
         if path in states
     ]
     entries += [_entry(lake, mirror, runs.pop(mirror.name, {})) for mirror in mirrors.values()]
-    for path, why in known_mirrors.unfed(lake).items():
-        entries = [
-            entry | _excluded(lake, entry, why) if entry["path"] == lake.path(path) else entry
-            for entry in entries
-        ]
+    unfed = {lake.path(path): why for path, why in known_mirrors.unfed(lake).items()}
+    entries = [
+        entry | _excluded(lake, entry, unfed[entry["path"]]) if entry["path"] in unfed else entry
+        for entry in entries
+    ]
     gone = known_mirrors.dropped(lake)
     entries.extend(_line(name, run) for name, run in runs.items() if name not in gone)
     return sorted(entries, key=lambda entry: entry["table"])
