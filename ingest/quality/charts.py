@@ -39,14 +39,13 @@ def charts(
 ) -> Iterator[Chart]:
     """The charts of a mirror that has had several batches; ``number`` and ``duration`` put values into words."""
     applied = [float(batch.applied) for batch in reversed(table.batches)]
-    all_charts = [
+    yield from _drawable(
         Chart("Rows", _of_check(table, "rows"), number),
         Chart("Changes", applied[-TREND:], number, bars=True),
         Chart("Lag when checked", _of_check(table, "freshness"), duration),
         Chart("Cells rejected", _of_check(table, "cell_rejects"), number, bars=True),
         Chart(_PROVEN, _shares(table), share),
-    ]
-    yield from (chart for chart in all_charts if len(chart.values) > 1)
+    )
 
 
 def charts_of_lake(
@@ -64,15 +63,19 @@ def charts_of_lake(
         duration: puts seconds into words.
     """
     counts = [run.counts for run in reversed(runs) if run.batch is not None][-TREND:]
-    all_charts = [
+    yield from _drawable(
         Chart("Rows in all mirrors", [batch.rows for batch in batches], number),
         Chart("Changes", [float(count.get("changes", 0)) for count in counts], number, bars=True),
         Chart("Lag when checked", [batch.lag for batch in batches if batch.lag is not None], duration),
         Chart("Messages rejected", [float(count.get("rejected", 0)) for count in counts], number, bars=True),
         Chart("Cells rejected", [batch.cells for batch in batches], number, bars=True),
         Chart(_PROVEN, [batch.proven for batch in batches if batch.proven is not None], share),
-    ]
-    yield from (chart for chart in all_charts if len(chart.values) > 1)
+    )
+
+
+def _drawable(*charts: Chart) -> Iterator[Chart]:
+    """Those of several batches."""
+    return (chart for chart in charts if len(chart.values) > 1)
 
 
 def _of_check(table: TableFact, name: str) -> Sequence[float]:
