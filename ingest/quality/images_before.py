@@ -40,7 +40,6 @@ from ingest.images_before import (
     NEVER_CAME,
     NO_ROW,
     OTHER_INDEX,
-    WHOLE,
     Chain,
     ImagesBefore,
     Mismatch,
@@ -151,10 +150,10 @@ def screen(
     changes: pa.Table,
     truncates: Iterable[str],
     since: int,
-    images: ImagesBefore = WHOLE,
-    firsts: int = FIRSTS,
+    images: ImagesBefore,
+    firsts: int,
     *,
-    gained: bool = False,
+    gained: bool,
 ) -> Screened:
     """Compare neighbours among the changes of each key.
 
