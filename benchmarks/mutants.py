@@ -130,9 +130,9 @@ MUTANTS = (
     ),
     Mutant(
         "a truncate in one share alone",
-        "ingest/gold/keyless_shares.py",
-        "np.where(pc.equal(rows[ADDS], 0).to_numpy(), EVERY, parts)",
-        "parts",
+        "ingest/gold/arrow_shares.py",
+        "np.where(pc.equal(halves[ADDS], 0).to_numpy(), EVERY, numbers)",
+        "numbers",
         tests=("tests/properties/test_arrow_keyless.py",),
     ),
     Mutant(

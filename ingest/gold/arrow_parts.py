@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ from ingest.gold.arrow_fold import (
 from ingest.gold.arrow_merge import comparable
 from ingest.gold.arrow_values import NotPlain, PartsNeeded
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
-from ingest.gold.key_shares import Numbers, parts_by_key
+from ingest.gold.key_shares import Numbers, Shares
 from ingest.gold.outcomes import MirrorOutcomes
 from ingest.gold.overtaken import refuse_parts
 from ingest.gold.unfit import Reject
@@ -210,7 +211,7 @@ class Dealer:
 
     def dealt(self, rows: pa.Table) -> tuple[pa.Table, Numbers]:
         """What waits as it is written, and the part of each row."""
-        return rows, parts_by_key(rows.select(self.work.key_columns), self.count)
+        return rows, Shares(self.count).shares(rows.select(self.work.key_columns))
 
     def finished(self) -> Dealt:
         """End the file."""
@@ -248,12 +249,7 @@ def merged(work: MirrorWork, dealt: Sequence[Dealt], part: int, most: int) -> Wr
         outcomes = _outcomes(work, dealt, part)
         return MirrorOutcomes(outcomes, cleared, unfit.cells(outcomes, work))
 
-    def chosen(rows: pa.Table) -> pa.Table:
-        return rows.filter(
-            pa.array(parts_by_key(rows.select(work.key_columns), parts_of(work, most)) == part)
-        )
-
-    return written(work, made, chosen)
+    return written(work, made, partial(Shares(parts_of(work, most)).rows_of, work, part))
 
 
 def vectors_of(work: MirrorWork, made: Sequence[Written]) -> dict[str, dict[str, Any]]:

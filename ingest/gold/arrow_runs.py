@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
@@ -149,11 +149,9 @@ def _in_parts(
     """
     counts = {work.path: arrow_parts.parts_of(work, most) for work in works}
     load = Load(sum(work.changes for work in works))
-    dealing = _Dealing(
-        partial(arrow_parts.deal, works, most=most), partial(_merge_parts, most=most), counts, load
-    )
+    deal, merge = partial(arrow_parts.deal, works, most=most), partial(_merge_parts, most=most)
     large = []
-    for path, made in dealing.made(files, works, pieces):
+    for path, made in _dealt_and_merged(files, works, pieces, deal, merge, counts, load):
         if most > _LEAST and any(part.needs == PartsNeeded.needs for part in made):
             large += [work for work in works if work.path == path]
         else:
@@ -186,10 +184,8 @@ def _of_shares(
     works = [work for work in works if work.path not in failed]
     counts = {path: share.count for path, share in shares.items()}
     load = Load(sum(work.shared for work in works))
-    dealing = _Dealing(
-        partial(arrow_shares.deal, works, shares=shares), partial(_merge_shares, shares=shares), counts, load
-    )
-    yield from dealing.made(files, works, pieces)
+    deal, merge = partial(arrow_shares.deal, works, shares=shares), partial(_merge_shares, shares=shares)
+    yield from _dealt_and_merged(files, works, pieces, deal, merge, counts, load)
 
 
 def _linked(
@@ -243,13 +239,11 @@ def _settled(
         return [Written(era.path, why)]
     its_shares = shares[era.path] if era.keys else Shares(1)
     [lane] = era.lanes
-    dealing = _Dealing(
-        partial(era_shares.deal, era, its_shares),
-        partial(era_shares.settled, ending, lane.first if lane.begins else 0, kept),
-        {era.path: its_shares.count},
-        Load(era.shared),
-    )
-    return [part for _, made in dealing.made(files, [era], pieces) for part in made]
+    deal = partial(era_shares.deal, era, its_shares)
+    settle = partial(era_shares.settled, ending, lane.first if lane.begins else 0, kept)
+    counts, load = {era.path: its_shares.count}, Load(era.shared)
+    dealing = _dealt_and_merged(files, [era], pieces, deal, settle, counts, load)
+    return [part for _, made in dealing for part in made]
 
 
 def _by_tasks(files: ChangeFiles, pieces: Sequence[RowGroup]) -> list[Sequence[RowGroup]]:
@@ -259,54 +253,50 @@ def _by_tasks(files: ChangeFiles, pieces: Sequence[RowGroup]) -> list[Sequence[R
     return [pieces[start::count] for start in range(min(count, len(pieces)))]
 
 
-@dataclass(frozen=True, slots=True)
-class _Dealing:
-    """Two rounds of work on mirrors: pieces of ``changes`` are dealt to parts, and each part becomes a file.
+def _dealt_and_merged(
+    files: ChangeFiles,
+    works: Sequence[MirrorWork],
+    pieces: Sequence[RowGroup],
+    deal: Callable[..., Iterable[Dealt]],
+    merge: Callable[..., Iterable[Written]],
+    counts: Mapping[str, int],
+    load: Load,
+) -> Iterator[tuple[str, list[Written]]]:
+    """The results of each mirror, of two rounds of work: pieces of ``changes`` are dealt to parts, and each part becomes a file.
 
     ``deal`` takes pieces and a folder, ``merge`` takes parts, each with what was dealt; ``counts`` are those of the parts.
     """
-
-    deal: Callable[..., Iterable[Dealt]]
-    merge: Callable[..., Iterable[Written]]
-    counts: Mapping[str, int]
-    load: Load
-
-    def made(
-        self, files: ChangeFiles, works: Sequence[MirrorWork], pieces: Sequence[RowGroup]
-    ) -> Iterator[tuple[str, list[Written]]]:
-        """The results of each mirror."""
-        with _folder(works) as folder:
-            dealt: dict[str, list[Dealt]] = {work.path: [] for work in works}
-            deal = partial(self.deal, folder=folder)
-            for report in _reports(files, deal, pieces, Dealt, partial(_by_tasks, files), self.load):
-                dealt[report.path].append(report)
-            refused = {
-                report.path: Written(report.path, report.refused, report.needs, report.held)
-                for reports in dealt.values()
-                for report in reports
-                if not report.is_made
-            }
-            yield from ((path, [written]) for path, written in refused.items())
-            todo = [
-                arrow_parts.DealtPart(work, dealt[work.path], number)
-                for work in works
-                for number in range(self.counts[work.path])
-                if work.path not in refused
-            ]
-            made: dict[str, list[Written]] = {}
-            for each in _reports(files, self.merge, todo, Written, one_each, self.load):
-                made.setdefault(each.path, []).append(each)
-            for work in works:
-                parts = made.get(work.path, [])
-                if parts and all(part.is_made for part in parts):
-                    try:
-                        parts[0] = replace(parts[0], vectors=arrow_parts.vectors_of(work, parts))
-                    except StoreError as error:
-                        parts[0] = replace(parts[0], refused=str(error))
-            for path, parts in made.items():
-                parts[0].rejects.extend(each for report in dealt[path] for each in report.rejected)
-                parts[0].counts[CPU] = parts[0].counts.get(CPU, 0) + sum(report.cpu for report in dealt[path])
-            yield from made.items()
+    with _folder(works) as folder:
+        dealt: dict[str, list[Dealt]] = {work.path: [] for work in works}
+        into_folder = partial(deal, folder=folder)
+        for report in _reports(files, into_folder, pieces, Dealt, partial(_by_tasks, files), load):
+            dealt[report.path].append(report)
+        refused = {
+            report.path: Written(report.path, report.refused, report.needs, report.held)
+            for reports in dealt.values()
+            for report in reports
+            if not report.is_made
+        }
+        yield from ((path, [written]) for path, written in refused.items())
+        todo = [
+            arrow_parts.DealtPart(work, dealt[work.path], number)
+            for work in works
+            for number in range(counts[work.path])
+            if work.path not in refused
+        ]
+        made: dict[str, list[Written]] = {}
+        for each in _reports(files, merge, todo, Written, one_each, load):
+            made.setdefault(each.path, []).append(each)
+        for work in (work for work in works if work.path in made):
+            parts, reports = made[work.path], dealt[work.path]
+            if all(part.is_made for part in parts):
+                try:
+                    parts[0] = replace(parts[0], vectors=arrow_parts.vectors_of(work, parts))
+                except StoreError as error:
+                    parts[0] = replace(parts[0], refused=str(error))
+            parts[0].rejects.extend(each for report in reports for each in report.rejected)
+            parts[0].counts[CPU] = parts[0].counts.get(CPU, 0) + sum(report.cpu for report in reports)
+            yield work.path, parts
 
 
 def _groups(works: Sequence[MirrorWork], cores: int) -> list[list[MirrorWork]]:

@@ -3,6 +3,7 @@
 Each task distributes the changes in some pieces of ``changes`` over shares by a hash of their key, in one file for each
 mirror and task. A share is folded as a whole mirror is, and merged with the mirror's rows of that share into one file.
 Keys that a change links are in one share, because a row that moves takes values along; a truncate is in every share.
+Changes of tables without a key are dealt as their halves (`ingest.gold.keyless_arrow`), by a hash of the rows' cells.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.change import Op
+from ingest.change import LaneId, Op
 from ingest.errors import StoreError
-from ingest.gold import keyless_shares, past_keys
+from ingest.gold import keyless_arrow, past_keys
 from ingest.gold.arrow_files import MirrorReport, Written, apart, no_changes, outcomes_of, written
 from ingest.gold.arrow_parts import (
     EVERY,
@@ -30,7 +32,7 @@ from ingest.gold.arrow_parts import (
 )
 from ingest.gold.arrow_work import ERA_ROW, LaneWork, MirrorWork, lanes_of
 from ingest.gold.key_shares import KeysOfChanges, Numbers, Shares, concerned, keys_of
-from ingest.gold.keyless_shares import HalfDealer
+from ingest.gold.keyless_arrow import ADDS
 from ingest.gold.outcomes import MirrorOutcomes
 
 EACH = 100  # changes of a key, of which more may be
@@ -56,7 +58,7 @@ def links(works: Sequence[MirrorWork], pieces: Sequence[RowGroup]) -> Iterator[L
             rows = dict(apart(page, lanes))
             for work in works:
                 for lane in work.lanes:
-                    if rows[lane.id].num_rows and (lane.moves or work.states):
+                    if rows[lane.id].num_rows:
                         keys = concerned(rows[lane.id], lane, work)
                         by_path[work.path].links.update(keys.links)
                         by_path[work.path].touched.update(keys.touched if work.states else ())
@@ -113,6 +115,19 @@ class ShareDealer(Dealer):
         return rows.drop_columns(SHARE), rows[SHARE].to_numpy()
 
 
+class HalfDealer(ShareDealer):
+    """The halves of the changes of one mirror without a key in one task: equal rows are in one share, so that each share
+    tells how often its rows exist.
+    """
+
+    def take(self, number: int, lane: LaneWork, rows: pa.Table) -> None:
+        """Distribute the halves of some changes of a lane."""
+        halves = keyless_arrow.halves_of(self.work, number, lane, rows)
+        numbers = self.shares.shares(halves.select(self.work.schema.names))
+        numbers = np.where(pc.equal(halves[ADDS], 0).to_numpy(), EVERY, numbers)
+        self.waiting.append(halves.append_column(SHARE, pa.array(numbers, pa.int64())))
+
+
 def deal(
     works: Sequence[MirrorWork], pieces: Sequence[RowGroup], folder: str, shares: dict[str, Shares]
 ) -> list[Dealt]:
@@ -124,10 +139,8 @@ def deal(
         folder: the name of a folder in each mirror's folder, for the changes.
         shares: by the path of each mirror, its shares.
     """
-    dealers: list[Dealer] = [
-        ShareDealer(work, folder, 0, shares=shares[work.path])
-        if work.keys
-        else HalfDealer(work, folder, shares[work.path].count)
+    dealers = [
+        (ShareDealer if work.keys else HalfDealer)(work, folder, 0, shares=shares[work.path])
         for work in works
     ]
     return dealt_by(dealers, pieces)
@@ -135,34 +148,29 @@ def deal(
 
 def merged(work: MirrorWork, dealt: Sequence[Dealt], share: int, shares: Shares) -> Written:
     """Fold a share and merge it into the mirror's rows of that share; commits nothing."""
-    if not work.keys:
-        return keyless_shares.merged(work, dealt, share, shares.count)
 
-    def chosen(rows: pa.Table) -> pa.Table:
-        return rows.filter(pa.array(shares.shares(rows.select(work.key_columns)) == share))
+    def made() -> MirrorOutcomes:
+        batches = [*batches_of(dealt, EVERY), *batches_of(dealt, share)]
+        if batches and not work.keys:
+            return keyless_arrow.counted(work, pa.Table.from_batches(batches))
+        return outcomes_of(work, changes_of(work, batches))
 
-    return written(work, lambda: _made(work, dealt, share), chosen)
+    return written(work, made, partial(shares.rows_of, work, share))
 
 
-def refuse_left(rows: pa.Table, lane: LaneWork) -> None:
-    """Refuse rows that an earlier key of the lane has left, if two of them are one row now.
+def changes_of(work: MirrorWork, batches: Sequence[pa.RecordBatch]) -> dict[LaneId, pa.Table]:
+    """What was dealt to a share, each lane's changes in the order of history.
 
     Raises:
-        HeldError: they are.
+        HeldError: two rows that an earlier key of a lane has left are one row now.
     """
-    if lane.left is not None:
-        images = rows.filter(pc.equal(rows["row"], ERA_ROW))["after"].to_pylist()
-        past_keys.refuse(map(json.loads, images), lane.left, lane.id)
-
-
-def _made(work: MirrorWork, dealt: Sequence[Dealt], share: int) -> MirrorOutcomes:
-    batches = [*batches_of(dealt, EVERY), *batches_of(dealt, share)]
     if not batches:
-        return outcomes_of(work, {lane.id: no_changes(work.lanes) for lane in work.lanes})
-    changes = pa.Table.from_batches(batches)
-    rows = {}
+        return {lane.id: no_changes(work.lanes) for lane in work.lanes}
+    changes, rows = pa.Table.from_batches(batches), {}
     for number, lane in enumerate(work.lanes):
         of_lane = changes.filter(pc.equal(changes[LANE], number)).drop_columns(LANE)
-        rows[lane.id] = of_lane.take(pc.sort_indices(of_lane["order_key"]))
-        refuse_left(rows[lane.id], lane)
-    return outcomes_of(work, rows)
+        of_lane = rows[lane.id] = of_lane.take(pc.sort_indices(of_lane["order_key"]))
+        if lane.left is not None:
+            images = of_lane.filter(pc.equal(of_lane["row"], ERA_ROW))["after"].to_pylist()
+            past_keys.refuse(map(json.loads, images), lane.left, lane.id)
+    return rows

@@ -10,9 +10,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
@@ -21,7 +19,7 @@ from ingest.gold import past_keys
 from ingest.gold.arrow_files import Written, attempted, no_changes, pages
 from ingest.gold.arrow_fold import events_of
 from ingest.gold.arrow_parts import EVERY, Dealt, DealtPart, RowGroup, batches_of, dealt_by
-from ingest.gold.arrow_shares import LANE, SHARE, ShareDealer, refuse_left
+from ingest.gold.arrow_shares import ShareDealer, changes_of
 from ingest.gold.arrow_work import ERA_ROW, LACKING_ROW, ColumnWork, LaneWork, MirrorWork
 from ingest.gold.key_shares import Shares
 from ingest.gold.past_keys import Ending, LaneEvent
@@ -50,22 +48,9 @@ def after(lane: LaneWork, left: Ending | None) -> LaneWork:
     return replace(lane, eras=(), steps=lane.own_steps, between=(begins, ""), left=left)
 
 
-class _Dealer(ShareDealer):
-    """The changes under an earlier key in one task; without a key all are in one share."""
-
-    def take(self, number: int, lane: LaneWork, rows: pa.Table) -> None:
-        """Distribute some changes."""
-        if self.work.keys:
-            ShareDealer.take(self, number, lane, rows)
-            return
-        nothing = np.zeros(rows.num_rows, np.int64)
-        rows = rows.append_column(LANE, pa.array(nothing, pa.int32()))
-        self.waiting.append(rows.append_column(SHARE, pa.array(nothing)))
-
-
 def deal(work: MirrorWork, shares: Shares, pieces: Sequence[RowGroup], folder: str) -> list[Dealt]:
-    """Distribute the changes under an earlier key over shares."""
-    return dealt_by([_Dealer(work, folder, 0, shares=shares)], pieces)
+    """Distribute the changes under an earlier key over shares; without a key there is one."""
+    return dealt_by([ShareDealer(work, folder, 0, shares=shares)], pieces)
 
 
 def settled(
@@ -90,12 +75,9 @@ def _settled(
     ending: Ending, batch: int, kept: str, work: MirrorWork, dealt: Sequence[Dealt], share: int
 ) -> Written:
     [lane] = work.lanes
-    batches = [*batches_of(dealt, EVERY), *batches_of(dealt, share)]
-    if not batches:
+    rows = changes_of(work, [*batches_of(dealt, EVERY), *batches_of(dealt, share)])[lane.id]
+    if not rows.num_rows:
         return Written(work.path)
-    rows = pa.Table.from_batches(batches).drop_columns(LANE)
-    rows = rows.take(pc.sort_indices(rows["order_key"]))
-    refuse_left(rows, lane)
     left = past_keys.standing(ending, events_of(rows, lane, work.logical), shared_reads=lane.shared_reads)
     past_keys.refuse_unusable([row.values for row in left.rows], ending, lane.id)
     made = [_as_change(event, lane, ERA_ROW) for event in past_keys.inserted(left.rows, batch, share << 40)]

@@ -20,12 +20,6 @@ _SPREAD = 0x9E3779B97F4A7C15  # consecutive numbers, multiplied by it, fall into
 _NOTHING: Numbers = np.array([], np.int64)
 
 
-def parts_by_key(keys: pa.Table, count: int) -> Numbers:
-    """The part of each key: equal keys have the same one in every process."""
-    numbers: Numbers = np.mod(hashes(keys), count)
-    return numbers
-
-
 def hashes(keys: pa.Table) -> Numbers:
     """A number for each key; equal keys have the same one in every process, and so have keys with a NULL."""
     keys = comparable(keys)
@@ -73,9 +67,16 @@ class Shares:
         return cls(count, np.array(linked, np.int64), np.array([root(number) for number in linked], np.int64))
 
     def shares(self, keys: pa.Table) -> Numbers:
-        """The share of each key."""
+        """The share of each key: equal keys have the same one in every process."""
+        if self.count == 1:
+            return np.zeros(keys.num_rows, np.int64)
         share: Numbers = np.mod(self._first_of(hashes(keys)), self.count)
         return share
+
+    def rows_of(self, work: MirrorWork, share: int, rows: pa.Table) -> pa.Table:
+        """Those of some rows of a mirror whose keys are in a share; without a key, whose cells are."""
+        names = work.key_columns or work.schema.names
+        return rows.filter(pa.array(self.shares(rows.select(names)) == share))
 
     def only(self, numbers: Iterable[int]) -> Shares:
         """The same, of which only keys with some hashes, and those linked with them, are dealt."""

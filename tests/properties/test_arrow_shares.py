@@ -90,7 +90,7 @@ def test_linked_keys_are_in_one_share() -> None:
     shares = Shares.of(7, pairs).shares(keys).tolist()
     assert 1 == len({shares[at] for at in range(0, 40, 2)})
     assert set(range(7)) == set(shares)
-    assert shares[43:] == key_shares.parts_by_key(keys, 7).tolist()[43:]
+    assert shares[43:] == key_shares.Shares(7).shares(keys).tolist()[43:]
 
 
 @pytest.mark.parametrize("text", ["a\ud800", "b"])
