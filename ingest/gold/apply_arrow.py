@@ -14,11 +14,11 @@ from ingest.gold import arrow_runs, cut_transactions, file_commits, targets, way
 from ingest.gold.arrow_files import Written
 from ingest.gold.arrow_parts import Fragments
 from ingest.gold.arrow_values import MergeNeeded
+from ingest.gold.arrow_work import MirrorWork
 from ingest.gold.change_files import ChangeFiles, change_files
 from ingest.gold.completed import STAGE
 from ingest.gold.planner import FoldPlan
 from ingest.gold.results import MirrorCommit
-from ingest.gold.targets import Target
 from ingest.lake import commits, faults
 from ingest.lake.lake import Lake, Tell
 from ingest.spark.deferred import cores
@@ -61,38 +61,36 @@ class _Batch:
     def fold(self, plans: Sequence[FoldPlan]) -> None:
         """Fold some mirrors."""
         by_path = {fold_plan.plan.mirror.path: fold_plan for fold_plan in plans}
-        opened: dict[str, Target] = {}
+        opened: dict[str, MirrorWork] = {}
         look = partial(_target, self.files, targets.kept_fragments())
         for path, target in zip(by_path, self.pool.map(look, plans), strict=True):
             if isinstance(target, MirrorCommit):
                 self.commits[path] = target
             else:
                 opened[path] = target
-        works = cut_transactions.whole_where_cut(
-            self.files, [opened_target.work for opened_target in opened.values()]
-        )
+        works = cut_transactions.whole_where_cut(self.files, list(opened.values()))
         load = Load(sum(work.changes for work in works))
         engine = commits.engine(by_spark=self.files.lake.runner.in_tasks(STAGE, load))
         for path, made in arrow_runs.each_made(self.files, works, self.pool):
             self._apply(by_path[path], opened[path], made, engine)
 
-    def _apply(self, fold: FoldPlan, target: Target, made: Sequence[Written], engine: str) -> None:
-        path, counts = target.work.path, Counter[str]()
+    def _apply(self, fold: FoldPlan, work: MirrorWork, made: Sequence[Written], engine: str) -> None:
+        path, counts = work.path, Counter[str]()
         if why := next((part.refused for part in made if part.needs == MergeNeeded.needs), ""):
             self._merge_instead(fold, why)
             return
         self.tell(fold.plan.mirror.name, "load" if fold.fresh else "merge")
-        stopped = file_commits.stopped(self.files, fold, target.work, made, counts)
+        stopped = file_commits.stopped(self.files, fold, work, made, counts)
         if stopped is not None:
             self.commits[path] = stopped
         elif fold.why_merge:
             from ingest.gold import apply_merge  # Spark's, which a batch of files does without
 
             self.merges[path] = self.merging.submit(
-                apply_merge.commit, self.files.lake, fold, target.work, made, counts
+                apply_merge.commit, self.files.lake, fold, work, made, counts
             )
         else:
-            self.commits[path] = file_commits.committed(self.files.lake, fold, target, made, counts, engine)
+            self.commits[path] = file_commits.committed(self.files.lake, fold, work, made, counts, engine)
 
     def _merge_instead(self, fold: FoldPlan, why: str) -> None:
         """Let a MERGE apply the outcomes, if files need not."""
@@ -105,7 +103,7 @@ class _Batch:
         self.large.append(replace(fold, why_merge=why, marks=False, passes=False))
 
 
-def _target(files: ChangeFiles, opened: Fragments, fold: FoldPlan) -> Target | MirrorCommit:
+def _target(files: ChangeFiles, opened: Fragments, fold: FoldPlan) -> MirrorWork | MirrorCommit:
     """What a mirror's fold reads and writes, or why that is not known."""
     try:
         return targets.target(files, opened, fold)

@@ -122,6 +122,7 @@ class MirrorWork:
     states: bool = False  # it is a table of old states, whose rows are those of a key
     fills: tuple[Fill, ...] = ()  # what new statements put into its rows
     passed: int = 0  # its rows, if its files are written again one after the other; else 0
+    described: str = ""  # its table's columns as they are with the batch, in JSON; empty if they stay
 
     def whole(self, changes: int) -> MirrorWork:
         """The same, folded from its whole history of so many changes."""

@@ -14,7 +14,6 @@ from ingest.gold.arrow_work import MirrorWork
 from ingest.gold.change_files import ChangeFiles
 from ingest.gold.planner import FoldPlan
 from ingest.gold.results import MirrorCommit
-from ingest.gold.targets import Target
 from ingest.gold.unfit import COUNTED
 from ingest.lake import commits, delta, faults
 from ingest.lake.commits import NewRows
@@ -54,30 +53,30 @@ def stopped(
 
 
 def committed(
-    lake: Lake, fold: FoldPlan, target: Target, made: Sequence[Written], counts: Counter[str], engine: str
+    lake: Lake, fold: FoldPlan, work: MirrorWork, made: Sequence[Written], counts: Counter[str], engine: str
 ) -> MirrorCommit:
     """Add a mirror's new files to its log, under the batch's identifier, unless another writer was first."""
     before, now = fold.before, int(time.time() * 1000)
     files = [Added(part.file, part.size, {}, part.stats, now) for part in made if part.file]
     replaces, added = any(part.replaces for part in made), sum(part.size for part in made)
     vectors = {name: vector for part in made for name, vector in part.vectors.items()}
-    rows = NewRows(files, replaces, target.schema, marked=target.work.marked, vectors=vectors)
+    rows = NewRows(files, replaces, work.described, marked=work.marked, vectors=vectors)
     if not before.exists:
         rows = rows._replace(**_described(lake, fold))
     effort = merge_entry.total(part.effort for part in made)
-    said = merge_entry.entry(target.work, before, rows, counts, effort)
+    said = merge_entry.entry(work, before, rows, counts, effort)
     rows = rows._replace(**said._asdict(), engine=engine)
     last, metadata = fold.books.last, lake.metadata(fold.books.last, landed=True)
     try:
         if unknown := retyped.keep(lake, fold.plan.mirror, fold.retyped, last):
             counts[COUNTED] += unknown
-        if not commits.write(target.work.folder, before, rows, metadata, fold.writer, last):
+        if not commits.write(work.folder, before, rows, metadata, fold.writer, last):
             return MirrorCommit(overtaken=True)
     except (OSError, IngestError) as error:  # a full disk, for example: the others go on
         return MirrorCommit(
             failed=faults.of_mirror(error, lake, fold.plan.mirror.name, fold.plan.mirror.path)
         )
-    size = added if replaces and not fold.marks else target.work.size + added
+    size = added if replaces and not fold.marks else work.size + added
     return MirrorCommit(version=before.version + 1, size=size, counts=dict(counts))
 
 

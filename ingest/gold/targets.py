@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -30,14 +30,6 @@ from ingest.lake.schemas import CHANGES
 _ROW_BYTES = 16  # of a row in a file, at least, about
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What the fold of a mirror reads and writes."""
-
-    work: MirrorWork
-    schema: str = ""  # the JSON of its columns as they are with the batch; empty if they stay
-
-
 def kept_fragments() -> Fragments:
     """Opens files of ``changes`` for the mirrors of one batch, each once, whichever thread asks."""
     lock, kept = Lock(), cache(arrow_parts.fragment)
@@ -51,7 +43,7 @@ def kept_fragments() -> Fragments:
     return opened
 
 
-def target(files: ChangeFiles, opened: Fragments, fold: FoldPlan) -> Target:
+def target(files: ChangeFiles, opened: Fragments, fold: FoldPlan) -> MirrorWork:
     """What the fold of a mirror reads and writes.
 
     Args:
@@ -82,18 +74,17 @@ def target(files: ChangeFiles, opened: Fragments, fold: FoldPlan) -> Target:
         if not files.lake.is_local:
             work = replace(work, folder=files.spool)
     if not before.exists or not files.lake.is_local:
-        return Target(work, _json(map(_field, mirror.columns)))
+        return replace(work, described=_json(map(_field, mirror.columns)))
     reads = not fold.why_merge and any(file.vector for file in before.files)
     kept = delta.kept_rows(folder, before.version) if reads else {}
     if _many_later(files, [lane for lane in lanes if lane.late_from], opened):
         work = whole(files, work)
     kept_files = tuple((file.place, kept.get(Path(file.place).name)) for file in before.files)
     schema = _schema(before, mirror)
-    work = replace(
+    return replace(
         work, files=kept_files, size=before.known_size, reshaped=bool(schema or fold.again or fold.fills), old=_old(before, mirror),
-        marked=_marked(fold, files.lake.pipeline.rewrite_budget) if fold.marks else frozenset(),
+        marked=_marked(fold, files.lake.pipeline.rewrite_budget) if fold.marks else frozenset(), described=schema,
     )  # fmt: skip
-    return Target(work, schema)
 
 
 def _rows_of(before: Snapshot) -> int:
