@@ -25,15 +25,6 @@ class Effort:
     scan_ms: int = 0  # until they were matched with the mirror's rows
     write_ms: int = 0
 
-    def __add__(self, other: Effort) -> Effort:
-        pairs = zip(self.figures, other.figures, strict=True)
-        return Effort(*(ours + others for ours, others in pairs))
-
-    @property
-    def figures(self) -> tuple[int, ...]:
-        """Its numbers in order."""
-        return self.sources, self.cleared, self.copied, self.filled, self.fold_ms, self.scan_ms, self.write_ms
-
 
 @dataclass(frozen=True, slots=True)
 class Merged:

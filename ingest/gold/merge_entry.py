@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import astuple
 from typing import NamedTuple
 
 from ingest.gold.arrow_merge import Effort
@@ -155,4 +156,4 @@ def _texts(**numbers: int) -> dict[str, str]:
 
 def total(efforts: Iterable[Effort]) -> Effort:
     """The sum of what the parts of a merge took."""
-    return sum(efforts, Effort())
+    return Effort(*map(sum, zip(*map(astuple, efforts), strict=True)))
