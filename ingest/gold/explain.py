@@ -252,24 +252,14 @@ def tell(
     ordered = sorted(happened, key=lambda told: (*place_in_history(told.event), told.batch))
     table = Table(mirror.keys, mirror.key_types, soft=mirror.soft)
     chain = Chain(table, mirror.logical_types, images, loads)
-    done: dict[int, list[Step]] = {}
-    links: dict[int, Link | None] = {}
-    for event, effects, link in chain.steps([happening.event for happening in ordered]):
-        done[id(event)], links[id(event)] = effects, link
+    done = list(chain.steps([happening.event for happening in ordered]))  # in the same order
     # per event: late, delivered twice, or one of several that claim the same place
     late = _late(ordered)
     ties = _ties(ordered, before)
-    ends = _ends([done[id(happening.event)] for happening in ordered], before)
+    ends = _ends([effects for _, effects, _ in done], before)
     events = tuple(
-        _event(
-            before + 1 + i,
-            happening,
-            done[id(happening.event)],
-            (late[i], ties.get(i, ""), _broken(links[id(happening.event)], key)),
-            raw,
-            ends,
-        )
-        for i, happening in enumerate(ordered)
+        _event(before + 1 + i, happening, effects, (late[i], ties.get(i, ""), _broken(link, key)), raw, ends)
+        for i, (happening, (_, effects, link)) in enumerate(zip(ordered, done, strict=True))
     )
     # the table's events before the row's first change had no effect on it
     return tuple(dropwhile(lambda event: not event.effects, events)), table.row(key)
