@@ -19,7 +19,6 @@ from ingest.lake.logged_statements import Statement, approved_ahead
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
 from ingest.lake.resolve import hides_rows
-from ingest.lake.schemas import BOOKS
 from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:
@@ -72,8 +71,6 @@ class Listed:
 
 def listed(lake: Tables) -> list[Listed]:
     """Every statement of the ledger, in order, once for each mirror that it concerns."""
-    if not lake.exists(BOOKS.name):
-        return []
     mirrors_by_path, sent = mirrors.known(lake), lanes.with_rows(lake)
     ledger = ledgers.read(lake, sent)
     entries = [
@@ -161,8 +158,8 @@ def approve_or_dismiss(lake: Lake, wanted: str, verb: str, reason: str) -> list[
         else entry
         for entry in entries
     ]
-    if new := [entry for entry in entries if entry.statement.decided != verb]:
-        decisions.append(lake, [_decision(entry, verb, reason, by) for entry in new])
+    new = [entry for entry in entries if entry.statement.decided != verb]
+    decisions.append(lake, [_decision(entry, verb, reason, by) for entry in new])
     return entries
 
 

@@ -126,7 +126,7 @@ class _Times:
     def _reached_by(self, batch: int) -> Mapping[tuple[str, str | None], list[_Reached]]:
         if batch >= self._decoded:
             return _partitions(self._lines)
-        return _partitions(reached(self._lake, batch) if batch > 0 else [])
+        return _partitions(reached(self._lake, batch))
 
 
 def still_fed(complete: dict[str, Complete]) -> dict[str, Complete]:

@@ -121,8 +121,6 @@ def _newest_commit(lake: Tables, mirror: Mirror) -> Commit | None:
 
 def alarms(lake: Tables) -> tuple[str, ...]:
     """The alarms of the newest run that has left a row, if it had no batch; those of checks have rows of their own."""
-    if not lake.exists(RUNS.name):
-        return ()
     rows = lake.ask(
         """SELECT message FROM {runs} WHERE stage = 'alarm' AND state = 'alarm' AND batch IS NULL
         AND run = (SELECT max_by(run, started_at) FROM {runs})"""
@@ -150,8 +148,6 @@ def recorded(lake: Tables, path: str) -> int:
 
 def progress(lake: Tables) -> Progress:
     """What a run has recorded last."""
-    if not lake.exists(RUNS.name):
-        return Progress()
     marks = lake.last_marks(RUNS.name)
     if isinstance(marks.get(COMPLETE), int):
         return Progress(marks[COMPLETE], frozenset(marks.get(LAGGING) or ()))

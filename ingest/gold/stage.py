@@ -51,7 +51,7 @@ def apply(
         rebuild: folds a mirror again after its key has changed; without it such a mirror is held.
     """
     batch = plan_batch(lake, books, decided, backlog)
-    decisions.append(lake, list(batch.records(decided)))
+    decisions.append(lake, batch.records(decided))
     decided |= batch.renewed(decided)
     done = _Stage(lake, batch, decided, tell, rebuild).fold(batch.plans)
     return sorted([*batch.results, *done], key=lambda result: result.mirror)

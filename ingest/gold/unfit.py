@@ -271,12 +271,10 @@ def keep(lake: Lake, mirror: Mirror, rejects: Sequence[Reject], batch: int) -> i
     unfit = dict.fromkeys(_row(misfit, mirror, batch) for misfit in rejects)
     if not unfit:
         return 0
-    recorded = set[tuple[object, ...]]()
-    if lake.exists(REJECTS.name):
-        names = ", ".join(map(duck.name, (*_NAMED, *_MESSAGE)))
-        of_mirror = f"stage = '{STAGE}' AND {duck.of_table(mirror.table)}"
-        rows = lake.ask(f"SELECT {names} FROM {{rejects}} WHERE {of_mirror}")
-        recorded = {tuple(row.values()) for row in rows}
+    names = ", ".join(map(duck.name, (*_NAMED, *_MESSAGE)))
+    of_mirror = f"stage = '{STAGE}' AND {duck.of_table(mirror.table)}"
+    rows = lake.ask(f"SELECT {names} FROM {{rejects}} WHERE {of_mirror}")
+    recorded = {tuple(row.values()) for row in rows}
     new = [
         row for row in unfit if not recorded & {_named(row), (*_named(row)[: len(_NAMED)], None, None, None)}
     ]

@@ -22,7 +22,7 @@ from ingest.lake.books import Line
 from ingest.lake.datafiles import Added
 from ingest.lake.lake import Lake
 from ingest.lake.later_loads import LaterLoad
-from ingest.lake.schemas import BOOKS, CHANGES
+from ingest.lake.schemas import CHANGES
 from ingest.lake.starts import MessagePlace
 from ingest.order import Order, order_key, order_of, same_place
 
@@ -116,8 +116,6 @@ def _reached(lines: Sequence[Line], lane: LaneId, before: int) -> list[_Reached]
 
 def _booked(lake: Lake, lane: LaneId, before: int) -> _Reached:
     """The highest place of a lane in the books, of the batches before one."""
-    if not lake.exists(BOOKS.name):
-        return _NOTHING
     lines = lake.ask(
         f"""SELECT batch, topic, coalesce("partition", 0) AS part, order_high FROM {{books}}
         WHERE {duck.of_lane(*lane)} AND batch < {before} AND order_high IS NOT NULL ORDER BY order_high DESC LIMIT 1"""
@@ -131,12 +129,11 @@ def _booked(lake: Lake, lane: LaneId, before: int) -> _Reached:
 
 def _has_begun(lake: Lake, lane: LaneId, place: str, batch: int) -> bool:
     """True if rows of a load came before a batch, as a first load."""
-    return lake.exists(CHANGES.name) and bool(
-        lake.ask(
-            f"""SELECT 1 AS n FROM {{changes.change}} WHERE {duck.of_lane(*lane)} AND op = 'read' AND batch < {batch}
-            AND starts_with(order_key, {duck.text(place)}) LIMIT 1"""
-        )
+    rows = lake.ask(
+        f"""SELECT 1 AS n FROM {{changes.change}} WHERE {duck.of_lane(*lane)} AND op = 'read' AND batch < {batch}
+        AND starts_with(order_key, {duck.text(place)}) LIMIT 1"""
     )
+    return bool(rows)
 
 
 class _Load(NamedTuple):

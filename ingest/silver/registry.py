@@ -46,9 +46,8 @@ def schemas(lake: Lake, messages: Messages, opener: Opener = NOT_SEALED) -> Text
     if not sources:
         return {}
     known: dict[str, dict[int, str]] = {}
-    if lake.exists(SCHEMAS.name):
-        for row in lake.ask("SELECT source, id, schema FROM {schemas}"):
-            known.setdefault(row["source"], {})[row["id"]] = row["schema"]
+    for row in lake.ask("SELECT source, id, schema FROM {schemas}"):
+        known.setdefault(row["source"], {})[row["id"]] = row["schema"]
     ids = _framed(messages, asked, opener) if asked else {}
     texts: dict[str, Mapping[int, str]] = {}
     for source in sources:

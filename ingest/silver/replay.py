@@ -21,7 +21,7 @@ from ingest.lake import sealing
 from ingest.lake.books import Line
 from ingest.lake.lake import Lake
 from ingest.lake.rejects import PLACE, REPLAY, groups, still_open
-from ingest.lake.schemas import BRONZE, REJECTS
+from ingest.lake.schemas import BRONZE
 from ingest.lake.tables import Row
 from ingest.silver import split_lookup
 from ingest.silver.lift import Lifting
@@ -156,9 +156,7 @@ def appoint(
     The caller holds the lake's lock. Returns the new batch, None if there is none; how many messages it replays, and how
     many stay rejected.
     """
-    waits = lake.exists(REJECTS.name) and any(
-        group["kind"] == "message" and reason in ("", group["reason"]) for group in groups(lake)
-    )
+    waits = any(group["kind"] == "message" and reason in ("", group["reason"]) for group in groups(lake))
     waiting = still_open(lake) if waits else None  # which starts Spark
     if waiting is None:
         return None, 0, 0
