@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.change import Op
+from ingest.departures import NO_TRANSACTION
 from ingest.gold import overtaken
 from ingest.gold.arrow_fold import PLACE, outcomes
 from ingest.gold.arrow_merge import comparable, numbered, pairs
@@ -25,7 +26,7 @@ from ingest.gold.outcomes import MirrorOutcomes
 from ingest.lake.json_cells import object_in
 
 _MET = "rows have moved onto each other's keys"
-_NO_TRANSACTION = -1
+_UNNAMED = -1
 
 
 def folded(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
@@ -77,7 +78,7 @@ def rows_meet(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> bool:
     """
     op = rows["op"]
     inserts, deletes = pc.equal(op, str(Op.INSERT)), pc.equal(op, str(Op.DELETE))
-    if not work.keys or not (lane.moves or (pc.any(inserts).as_py() and pc.any(deletes).as_py())):
+    if not (lane.moves or (pc.any(inserts).as_py() and pc.any(deletes).as_py())):
         return False
     ends, updates = pc.or_(inserts, deletes), pc.equal(op, str(Op.UPDATE))
     if not lane.moves:  # an update leaves no key, and the keys of updates are mostly not needed
@@ -85,7 +86,8 @@ def rows_meet(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> bool:
         met = _meetings(rows.take(pa.array(places)), lane, work)
         if met.in_transaction or not len(_unexplained(met, places, rows["after"], updates)):
             return met.in_transaction
-    return _meet(_meetings(rows.filter(pc.or_(ends, updates)), lane, work))
+    met = _meetings(rows.filter(pc.or_(ends, updates)), lane, work)
+    return met.in_transaction or len(_differing(met)) > 0
 
 
 def _unexplained(
@@ -137,10 +139,6 @@ class _Meetings(NamedTuple):
     sent: pa.ChunkedArray
 
 
-def _meet(met: _Meetings) -> bool:
-    return met.in_transaction or len(_differing(met)) > 0
-
-
 def _differing(met: _Meetings) -> Numbers:
     """Which of the rows that leave without a transaction are not what had come."""
     return np.flatnonzero(pc.fill_null(pc.not_equal(met.said, met.sent), True))
@@ -162,7 +160,7 @@ def _meetings(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> _Meetings:
     met = departs & (came >= 0) & (group[came] == group)
     transaction = _transactions(rows)[row]
     met &= transaction == transaction[came]
-    is_named = transaction != _NO_TRANSACTION
+    is_named = transaction != _UNNAMED
     next_ones = np.flatnonzero(met & ~is_named & (came == numbers - 1))
     came_at, leaves_at = row[next_ones - 1], row[next_ones]
     said, sent = rows["before"].take(pa.array(leaves_at)), rows["after"].take(pa.array(came_at))
@@ -172,7 +170,7 @@ def _meetings(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> _Meetings:
 def _transactions(rows: pa.Table) -> Numbers:
     """A number for each change, equal for changes of one transaction."""
     texts = rows["transaction"].combine_chunks()
-    is_named = pc.fill_null(pc.invert(pc.is_in(texts, pa.array(["", "0"]))), False)
+    is_named = pc.fill_null(pc.invert(pc.is_in(texts, pa.array(NO_TRANSACTION))), False)
     named = pc.if_else(is_named, texts, None).dictionary_encode().indices
-    numbers: Numbers = pc.fill_null(named, _NO_TRANSACTION).to_numpy(zero_copy_only=False).astype(np.int64)
+    numbers: Numbers = pc.fill_null(named, _UNNAMED).to_numpy(zero_copy_only=False).astype(np.int64)
     return numbers

@@ -19,7 +19,7 @@ from ingest.change import LaneId, Op, TableId
 from ingest.departures import NO_TRANSACTION
 from ingest.gold import arrow_crossings, arrow_files, arrow_merge, overtaken, planner, targets
 from ingest.gold.arrow_fold import PLACE
-from ingest.gold.arrow_work import LaneWork, MirrorWork
+from ingest.gold.arrow_work import LaneWork, MirrorWork, lanes_of
 from ingest.gold.change_files import ChangeFiles
 from ingest.lake import stores
 
@@ -32,18 +32,19 @@ def whole_where_cut(files: ChangeFiles, works: Sequence[MirrorWork]) -> list[Mir
     """The mirrors' parts of a batch; one in which a row may leave a key to which another one has come with an earlier part of
     the same transaction is folded from its whole history.
     """
-    lanes = {lane.id: lane for work in works if work.keys for lane in work.lanes if _may_be_cut(lane)}
+    lanes = {lane.id: lane for lane in lanes_of(works) if _may_be_cut(lane)}
     cut = _cut(files, list(lanes.values())) if lanes else {}
     return [
         targets.whole(files, work)
         if any(_meets(files, lane, work, cut[lane.id]) for lane in work.lanes if lane.id in cut)
-        or any(_another_leaves(files, lane, work) for lane in work.lanes if work.keys and _may_be_cut(lane))
+        or any(_another_leaves(files, lane, work) for lane in work.lanes if _may_be_cut(lane))
         else work
         for work in works
     ]
 
 
 def _may_be_cut(lane: LaneWork) -> bool:
+    """True if new changes may depend on those of the batch before; without a key the whole history is folded."""
     return lane.departs and not lane.whole and 0 < lane.last_folded < lane.first
 
 

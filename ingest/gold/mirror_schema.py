@@ -518,19 +518,18 @@ def _why_rebuilt(
     reached: Callable[[], int | None],
     misnamed: Collection[str],
 ) -> str:
-    """Why the existing rows are folded again; empty if they are not."""
-    if before is None:
+    """Why the existing rows are folded again; empty if they are not, or if there are none."""
+    if before is None or not before.columns:
         return ""
     if _is_rekeyed(before, now, lanes):
         return REKEYED
-    if before.columns and not before.is_shaped_by(job.rule):
+    if not before.is_shaped_by(job.rule):
         return RESHAPED
-    if before.columns and not before.is_named_by(pipeline, job.rule):
+    if not before.is_named_by(pipeline, job.rule):
         return RENAMED
     if is_recomputed(before, now):
         return RETYPED
-    is_fed = not (before.columns and job.feeding) or before.is_fed_by(job.feeding, lambda: reached() or -1)
-    if not is_fed:
+    if job.feeding and not before.is_fed_by(job.feeding, lambda: reached() or -1):
         return FED_OTHERWISE
     return MISNAMED if misnamed or _is_named_now(before, lanes) else ""
 
@@ -583,7 +582,7 @@ def is_recomputed(before: Mirror, now: Mirror) -> bool:
 
 def _is_rekeyed(before: Mirror, now: Mirror, lanes: Sequence[_Logged]) -> bool:
     """True if the existing rows were identified by another key than now."""
-    if not before.columns or not (before.keys or now.keys):
+    if not (before.keys or now.keys):
         return False
     if set(before.keys) != set(now.keys):
         return True

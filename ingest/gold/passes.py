@@ -15,7 +15,6 @@ from ingest import types
 from ingest.fold import SchemaStep
 from ingest.gold.lane import Lane, Steps
 from ingest.gold.mirror_schema import Plan
-from ingest.lake import histories
 from ingest.lake.delta import Snapshot, type_of_log
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Column
@@ -81,11 +80,11 @@ def statement_pass(
 def _why_rows_do_not_tell(plan: Plan, work: Sequence[tuple[Lane, Steps]]) -> str:
     """Why no statement is a pass over this mirror's rows, or none with these changes; empty if one may be."""
     mirror, lanes = plan.mirror, [lane for lane, _ in work]
-    if not mirror.keys or histories.is_history(mirror):
+    if not mirror.keys:
         return "it has no key"
     if mirror.soft or mirror.expressions or any(lane.stamps != NO_STAMPS for lane in lanes):
         return "its rules compute columns, leave rows out or keep deleted ones"
-    if len(lanes) > 1 or plan.job.merged or any(lane.merged or lane.shard for lane in lanes):
+    if len(lanes) > 1 or any(lane.merged or lane.shard for lane in lanes):
         return "it has the rows of several tables"
     [(lane, steps)] = work
     why_not = {

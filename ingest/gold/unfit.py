@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -185,8 +186,6 @@ def _key_columns(work: MirrorWork) -> list[tuple[str, str]]:
 def cells(outcomes: pa.Table, work: MirrorWork) -> list[Reject]:
     """The cells of outcomes that do not fit. Of rows that the mirror's condition leaves out, only those that it needs."""
     rows = outcomes.filter(pc.is_valid(outcomes[UNFIT]))
-    if not rows.num_rows:
-        return []
     asked = columns_of(work.where) if work.where else ()
     rejects = []
     columns = (rows["%gone"].to_pylist(), keys_as_json(rows, work), rows[UNFIT].to_pylist())
@@ -209,12 +208,11 @@ def keys_as_json(rows: pa.Table, work: MirrorWork) -> list[str | None]:
         return [None] * rows.num_rows
     shown = []
     for name, column in _key_columns(work):
-        cells = rows[column]
-        kind, texts = cells.type, _texts(cells)
+        kind, texts = rows[column].type, _texts(rows[column])
         if not (pa.types.is_integer(kind) or pa.types.is_decimal(kind) or pa.types.is_boolean(kind)):
-            texts = [None if text is None else json.dumps(text, ensure_ascii=False) for text in texts]
+            texts = [json.dumps(text, ensure_ascii=False) for text in texts]
         label = json.dumps(name, ensure_ascii=False)
-        shown.append([f"{label}:{'null' if text is None else text}" for text in texts])
+        shown.append([f"{label}:{text or 'null'}" for text in texts])
     return [f"{{{','.join(cells)}}}" for cells in zip(*shown, strict=True)]
 
 
@@ -289,6 +287,8 @@ COUNTED = "rejected"
 """Among a mirror's counts: cells and changes that did not fit."""
 _NAMED = ("kind", "source", "key", "column", "raw")
 _MESSAGE = ("topic", "partition", "offset")  # NULL where an older version wrote it
+_named = itemgetter(*map(REJECTS.arrow.names.index, (*_NAMED, *_MESSAGE)))
+"""What distinguishes a row of `rejects` from the mirror's others."""
 
 
 def _row(misfit: Reject, mirror: Mirror, batch: int) -> tuple[object, ...]:
@@ -300,9 +300,3 @@ def _row(misfit: Reject, mirror: Mirror, batch: int) -> tuple[object, ...]:
         "raw": misfit.raw,
     }  # fmt: skip
     return tuple(known.get(name) for name in REJECTS.arrow.names)
-
-
-def _named(row: tuple[object, ...]) -> tuple[object, ...]:
-    """What distinguishes a row of `rejects` from the mirror's others."""
-    cells = dict(zip(REJECTS.arrow.names, row, strict=True))
-    return tuple(cells[name] for name in (*_NAMED, *_MESSAGE))
