@@ -76,7 +76,7 @@ def _of_lane(lake: Lake, lane: Lane, steps: Steps, mirror: Mirror) -> Iterator[R
     names = {step: former(step.column, others) for step in new}
     asked = _converting(lake, lane, names)
     with change_files(lake) as files:
-        does = dict(zip(asked, _met(files, lane, asked), strict=True)) if asked else {}
+        does = _met(files, lane, asked) if asked else {}
     for step in new:
         met = does.get(step, 0) | on_defaults(step, names[step], others)
         if step.solid and step.zero is None and _has_nulls(lake, lane, steps, step, mirror.keys):
@@ -147,34 +147,21 @@ def _sent(types: Mapping[str, str], columns: Sequence[str]) -> str:
 _COLUMNS = ("order_key", "op", "partial", "after", "types")
 
 
-def _met(files: ChangeFiles, lane: Lane, names: Names) -> list[int]:
+def _met(files: ChangeFiles, lane: Lane, names: Names) -> dict[SchemaStep, int]:
     """What each step does to the values that a lane's messages hold."""
     work = LaneWork(lane.source, lane.table, lane.first, lane.last, whole=True)
     groups = pieces(files.of([work]), [work])
 
     def run(groups: Sequence[RowGroup]) -> Iterator[pa.RecordBatch]:
         changes = (rows for page in pages_of(groups, [work]) for _, rows in apart(page, [work]))
-        yield from _report(_met_in((page for rows in changes for page in rows.to_batches()), names))
+        effects = _met_in((page for rows in changes for page in rows.to_batches()), names)
+        yield pa.RecordBatch.from_pydict({"at": range(len(effects)), "does": effects})
 
     load = Load(sum(group.rows for group in groups))
-    rows = files.rows(Work(STAGE, groups, run, _MET, one_each, load))
-    return _together(((row["at"], row["does"]) for row in rows), len(names))
-
-
-_MET = "at LONG, does LONG"
-
-
-def _report(effects: Iterable[int]) -> Iterator[pa.RecordBatch]:
-    for i, does in enumerate(effects):
-        yield pa.RecordBatch.from_pydict({"at": [i], "does": [does]})
-
-
-def _together(reports: Iterable[tuple[int, int]], count: int) -> list[int]:
-    """What each step does according to all reports."""
-    together = [0] * count
-    for i, does in reports:
-        together[i] |= does
-    return together
+    steps, does = list(names), dict.fromkeys(names, 0)
+    for row in files.rows(Work(STAGE, groups, run, "at LONG, does LONG", one_each, load)):
+        does[steps[row["at"]]] |= row["does"]
+    return does
 
 
 def _met_in(batches: Iterable[pa.RecordBatch], names: Names) -> list[int]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any, NamedTuple, cast
 
 from ingest import types
@@ -30,19 +31,21 @@ def steps_of(lake: Tables) -> Callable[[Mirror, str, TableId, int], Sequence[tup
 
     The ledger is read once, when first needed.
     """
-    read: list[ledgers.Ledger] = []
+    ledger = cache(partial(_ledger, lake))
 
     def of(mirror: Mirror, source: str, table: TableId, last: int) -> Sequence[tuple[SchemaStep, int]]:
-        if not read:
-            read.append(ledgers.read(lake, lanes.with_rows(lake)))
-        statements = read[0].of(source, table, last)
+        statements = ledger().of(source, table, last)
         if not statements:
             return ()
         rule = rule_for(lake.pipeline, table, mirror.path)
         subject = Subject.of(rule, table, mirror, last)
-        return steps(statements, replace(subject, recorded=read[0].states(mirror.path, statements)))
+        return steps(statements, replace(subject, recorded=ledger().states(mirror.path, statements)))
 
     return of
+
+
+def _ledger(lake: Tables) -> ledgers.Ledger:
+    return ledgers.read(lake, lanes.with_rows(lake))
 
 
 def lane_steps(statements: Iterable[Statement], subject: Subject, first: int) -> Steps:
