@@ -91,13 +91,17 @@ def source(event: Event) -> dict[str, Any]:
 
 
 def _mysql(event: Event) -> dict[str, Any]:
-    """The place in a file of the log; rows of the first snapshot stand at 0."""
-    return {
-        "db": event.database,
-        "file": f"binlog.{99 + event.number // 6:06d}",
-        "pos": 0 if event.kind == "read" and not event.again else 4000 + event.number // 2 % 3 * 90,
-        "row": event.number % 2,
-    }
+    """The place in a file of the log; rows of the first snapshot stand at 0.
+
+    Two rows may share an event of the log, and so its place. A statement is an event of its own, before or after that.
+    """
+    pair, number = divmod(event.number, 2)
+    pos, row = 4000 + pair % 3 * 90, number
+    if not event.row:
+        pos, row = pos + (30 if number else -30), 0
+    if event.kind == "read" and not event.again:
+        pos = 0
+    return {"db": event.database, "file": f"binlog.{99 + event.number // 6:06d}", "pos": pos, "row": row}
 
 
 def _oracle(event: Event) -> dict[str, Any]:
