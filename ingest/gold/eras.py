@@ -137,7 +137,7 @@ def eras(
         result = _named(shown, statements, keyless=keyless)
     else:
         result = _stated(statements)
-    result = _exchanged(_distinct(result), statements)
+    result = _exchanged(_distinct(_without_unused(result, shown)), statements)
     if len(result) > MANY:
         names = sorted({f"({', '.join(era.keys)})" for era in result})
         raise HeldError(
@@ -150,6 +150,13 @@ def eras(
     ends = [era.place for era in result[1:]]
     living = [era for era, end in zip_longest(result, ends) if end is None or end > first]
     return (Era("", living[0].keys), *living[1:])
+
+
+def _without_unused(result: Sequence[Era], shown: Evidence) -> list[Era]:
+    """The eras, without those after the last change that another one follows: no row has to have their keys."""
+    ends = [run.high for run in (*shown.runs[-1:], shown.unnamed) if run is not None]
+    unused = [era for era in result if era.place >= max(ends, default="~")][:-1]
+    return [era for era in result if era not in unused]
 
 
 def _distinct(result: Iterable[Era]) -> list[Era]:

@@ -147,6 +147,21 @@ def eras_of(
             {5: DROPPED, 8: "ALTER TABLE item ADD PRIMARY KEY (id)"},
             [("", "id")],
         ),
+        (  # no row had to have the key that is gone again
+            [run(1, 4, "id")],
+            {5: CHANGED, 6: DROPPED, 7: "ALTER TABLE item ADD PRIMARY KEY (id)"},
+            [("", "id")],
+        ),
+        (
+            [run(1, 4, "id")],
+            {5: CHANGED, 6: "ALTER TABLE item DROP PRIMARY KEY, ADD PRIMARY KEY (day)"},
+            [("", "id"), (at(6), "day")],
+        ),
+        (
+            [run(1, 4, "id"), run(6, 6)],
+            {5: DROPPED, 7: "ALTER TABLE item ADD PRIMARY KEY (id, day)", 8: RENAMED},
+            [("", "id"), (at(5), ""), (at(8), "order_id day")],
+        ),
         (
             [run(2, 2, "id"), run(3, 3), run(7, 7, "id"), run(12, 12), run(15, 15, "id")],
             {1: MADE, 5: DROPPED, 6: MADE, 11: DROPPED, 13: MADE},
