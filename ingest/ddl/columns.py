@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import TypeVar
 
 from ingest import types
 from ingest.ddl import as_stored, stored_sqlserver
@@ -491,7 +492,10 @@ def zero(effect: Effect, former: as_stored.Default) -> str | None:
     return found if agree else None
 
 
-def implicit(column: ColumnDefinition) -> ColumnDefinition:
+_Defined = TypeVar("_Defined", ColumnDefinition, Effect)
+
+
+def implicit(column: _Defined) -> _Defined:
     """MySQL gives the existing rows of a new NOT NULL column without DEFAULT a zero of its type."""
     if column.nullable is not False or column.has_default or column.type is None:
         return column

@@ -135,6 +135,8 @@ class _Cells:
         """One statement's step; it ``converts`` if it may change values of a column."""
         if converts:
             raise _Refused(f"the statement converts values of {step.column}")
+        if step.retypes and step.type == step.old:  # it changes NULL alone, and no row has one
+            return
         if {step.column, step.to} & {*self.plan.mirror.keys}:
             raise _Refused("the statement concerns its key")
         match step.action:

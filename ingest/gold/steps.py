@@ -119,6 +119,7 @@ class _Column(NamedTuple):
     type: str = ""
     charset: str = ""
     default: Default | None = None  # None where no statement has said whether it has one
+    solid: bool = False  # NOT NULL, by its definition or by a primary key, also when that is dropped
 
 
 _UNDECLARED = _Column()
@@ -192,21 +193,28 @@ class _Walk:
             self.charset = effect.charset or UNSAID
             for column in effect.columns:
                 self._name(column.name, column, effect.rules)
+            self._key(effect.keys)
         elif effect.action in ("default_charset", "convert_charset"):
             self.charset = effect.charset or UNSAID
         elif effect.action == "rename_column":
             self.columns[effect.new_name] = self.columns.pop(effect.name, _UNDECLARED)
+        elif effect.action == "add_primary_key":
+            self._key(effect.keys)
         elif effect.column and effect.type:
             self._name(effect.column, effect, effect.rules)
         elif effect.column and (effect.has_default or effect.note == "expression"):  # ALTER ... SET DEFAULT
             self.columns[effect.column] = self._column(effect.column)._replace(default=_default_of(effect))
+
+    def _key(self, names: Iterable[str]) -> None:
+        self.columns |= {name: self._column(name)._replace(solid=True) for name in names}
 
     def _column(self, name: str) -> _Column:
         return self.columns.get(name, _UNDECLARED)
 
     def _name(self, name: str, column: Effect | ColumnDefinition, rules: str) -> None:
         kind = named(column.type or "", column.written, mysql=rules == "mysql")
-        self.columns[name] = _Column(kind, column.charset or self.charset, _default_of(column))
+        solid = column.nullable is False
+        self.columns[name] = _Column(kind, column.charset or self.charset, _default_of(column), solid)
 
     def _retype(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
         """What the source does to its rows; if no statement has named the old type, their messages may."""
@@ -230,14 +238,12 @@ class _Walk:
     def _without_nulls(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
         """What MySQL stores for the NULLs in the columns of a new primary key, which become NOT NULL.
 
-        It matters where the pipeline file gives the mirror another key: by a key that follows the statement the rows are
-        folded again, and come with what is stored.
+        A server in strict mode refuses the statement, except for a TIMESTAMP. A column that was in an earlier key has no NULL: it
+        stays NOT NULL when the key is dropped.
         """
-        if not self.subject.keyed_by:
-            return
         for name in effect.keys:
-            if name not in self.subject.keyed_by:
-                column = self._column(name)
+            column = self._column(name)
+            if name not in self.subject.keyed_by and not column.solid:
                 kind = column.type or self.subject.known.get(name, "unknown")
                 solid = Effect("modify_column", effect.table, name, type=kind, declared=kind)
                 # BINARY(n) is filled up, VARBINARY is empty, and the type does not say which it is
