@@ -401,6 +401,8 @@ class _Made:
     sent: Sent = _nothing_sent
     came: Came = _unknown
     effects: dict[TableId, list[Effect]] = field(default_factory=dict)
+    # the same under all names that a table has had; a copy LIKE another one begins with what was done to that
+    lives: dict[TableId, list[Effect]] = field(default_factory=dict)
     created: dict[TableId, str] = field(default_factory=dict)  # the place of each plain CREATE
     origin: dict[TableId, TableId] = field(default_factory=dict)  # new name to old name
     unread: set[TableId] = field(default_factory=set)
@@ -418,21 +420,31 @@ class _Made:
             if self._attaches_empty(effect, statement):
                 yield replace(effect, note=EMPTY)
                 continue
+            life = self.lives.get(effect.table)
             if effect.action in ("create_table", "drop_table"):
                 self._forget(effect.table)
             if effect.action == "create_table":
                 self._replace(effect.table)
                 self.effects[effect.table] = [effect]
+                self.lives[effect.table] = self._begun(effect, life)
                 if effect.note != "if-not-exists":
                     self.created[effect.table] = statement.order
             for spelt in self._cased(effect, statement):
-                if effect.action != "create_table" and effect.table in self.effects:
+                if effect.action != "create_table":
                     # under another name it may have sent rows
-                    self.effects[effect.table].append(
-                        replace(spelt, note=None) if spelt.note == UNSENT else spelt
-                    )
+                    done = replace(spelt, note=None) if spelt.note == UNSENT else spelt
+                    self.lives.setdefault(effect.table, []).append(done)
+                    if effect.table in self.effects:
+                        self.effects[effect.table].append(done)
                 self._structure(spelt)
                 yield spelt
+
+    def _begun(self, created: Effect, life: list[Effect] | None) -> list[Effect]:
+        """What was done to a table that is created, or to the one that it is LIKE; it may exist, with a ``life``."""
+        if created.note == "if-not-exists" and life:
+            return life
+        like = created.other_table if created.note == "like" else None
+        return [*self.lives[like]] if like in self.lives else [created]
 
     def _attaches_empty(self, effect: Effect, statement: Statement) -> bool:
         """True if a table without rows becomes a partition; from there on rows of any such table may come under the other name."""
@@ -524,13 +536,15 @@ class _Made:
         before = self.structures.get(new, Structure())
         self.structures[new] = self.structures.get(old, Structure())
         done, origin = self.effects.get(old), self.origin.get(old)
+        life = self.lives.get(old, [])
         unread, of_others = old in self.unread, self._rows_are_of_others(old, statement)
         self._forget(old)
         self._forget(new)
         self._replace(new)
+        self.lives[new] = life
         if new in statement.carried:  # its rows have come again under the new name, after the statement
             yield Effect("drop_table", old)
-            yield from self._carried(new, done, statement)
+            yield from self._carried(new, life, statement)
         elif is_copy(old, new):
             yield Effect("swap_table", new, to=old, note=UNSEEN if done is None or unread else None)
             yield from self._copied(new, done or (), before, statement)
@@ -555,16 +569,13 @@ class _Made:
             self.effects[new] = done
             yield effect
 
-    def _carried(
-        self, table: TableId, done: Sequence[Effect] | None, statement: Statement
-    ) -> Iterator[Effect]:
+    def _carried(self, table: TableId, life: Sequence[Effect], statement: Statement) -> Iterator[Effect]:
         """The creation of a table under another name, with its columns and its key if statements show them, and later effects."""
-        created = Effect("create_table", table, note=CARRIED)
-        if done and done[0].action == "create_table":
-            created = _onto(table, replace(done[0], note=CARRIED))
+        known = next((effect for effect in life if effect.action == "create_table"), None)
+        created = _onto(table, replace(known or Effect("create_table", table), note=CARRIED))
         self.effects[table], self.created[table] = [created], statement.order
         yield created
-        yield from (_onto(table, change) for change in done or () if change.action != "create_table")
+        yield from (_onto(table, change) for change in life if change.action != "create_table")
 
     def _copied(
         self, table: TableId, done: Sequence[Effect], before: Structure, statement: Statement
@@ -597,6 +608,7 @@ class _Made:
 
     def _forget(self, table: TableId) -> None:
         self.effects.pop(table, None)
+        self.lives.pop(table, None)
         self.created.pop(table, None)
         self.origin.pop(table, None)
         self.unread.discard(table)

@@ -426,6 +426,48 @@ def test_a_swap_leaves_no_mirror_behind(tmp_path: Path, nights: int, declared: d
         assert [] == status.problems_of(LakeReader(yard.pipeline)), "the old table's new name has no mirror"
 
 
+ADDED = "ADD COLUMN w INT"
+COLUMNS_OF_A_LIFE: dict[str, list[Say]] = {
+    "a second name": [
+        said(20, f"ALTER TABLE hall {ADDED}"), said(30, "RENAME TABLE hall TO attic"), said(40, "RENAME TABLE attic TO annex"),
+    ],
+    "under the name between": [
+        said(20, "RENAME TABLE hall TO attic"), said(30, f"ALTER TABLE attic {ADDED}"), said(40, "RENAME TABLE attic TO annex"),
+    ],
+    "a tool's copy": [
+        said(20, "CREATE TABLE _hall_gho LIKE hall"), said(25, f"ALTER TABLE _hall_gho {ADDED}"),
+        said(30, "RENAME TABLE hall TO _hall_del, _hall_gho TO hall"), said(40, "RENAME TABLE hall TO annex"),
+    ],
+    "before a tool's copy": [
+        said(20, f"ALTER TABLE hall {ADDED}"), said(22, "CREATE TABLE _hall_gho LIKE hall"),
+        said(25, "ALTER TABLE _hall_gho ENGINE=InnoDB"),
+        said(30, "RENAME TABLE hall TO _hall_del, _hall_gho TO hall"), said(40, "RENAME TABLE hall TO annex"),
+    ],
+    "before a tool's copy of a renamed table": [
+        said(20, f"ALTER TABLE hall {ADDED}"), said(21, "RENAME TABLE hall TO attic"), said(22, "CREATE TABLE _attic_new LIKE attic"),
+        said(25, "ALTER TABLE _attic_new ENGINE=InnoDB"),
+        said(30, "RENAME TABLE attic TO _attic_old, _attic_new TO attic"), said(40, "ALTER TABLE attic RENAME TO annex"),
+    ],
+    "made if it is not there": [
+        said(20, f"ALTER TABLE hall {ADDED}"), said(25, "CREATE TABLE IF NOT EXISTS hall (id INT PRIMARY KEY, n INT)"),
+        said(40, "RENAME TABLE hall TO annex"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("name", COLUMNS_OF_A_LIFE)
+def test_a_column_from_before_the_last_rename_is_announced(tmp_path: Path, name: str, *, cut: bool) -> None:
+    """What was done to the table under an earlier name, or to the tool's copy, was forgotten when its rows were carried over: the
+    first row with the column was said to have it without a statement, and the mirror not to know what older rows have.
+    """
+    yard = yard_of(tmp_path)
+    script = [created("hall", 1), row("hall", 10, 1), *COLUMNS_OF_A_LIFE[name]]
+    assert {} == play(yard, [*script, changed("INSERT", "annex", 50, ["id"], id="2", n="4", w="3")], cut=cut)
+    assert [1, 2] == yard.keys("annex")
+    assert [] == complaints(yard)
+
+
 @pytest.mark.parametrize("more", [0, 1])
 def test_rows_that_are_carried_over_again_are_no_positions_that_started_again(
     tmp_path: Path, more: int
