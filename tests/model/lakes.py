@@ -193,6 +193,8 @@ def _mirrors(
     for table in made.source.known():
         name = made.table_id(table)
         mirror = found[name] = Mirror(loud=set(loud.get(str(name), ())))
+        if not any(event.row and event.table == table.name for event in made.events):
+            mirror.loud.add("a name that has sent no row has no mirror, also if a table with rows gets it")
         if not mirror.loud and lake.exists(path := mirror_path(name)):
             mirror.keys, columns = known[path].keys, known[path].columns
             mirror.columns = {one.name for one in columns}
