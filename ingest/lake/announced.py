@@ -73,7 +73,8 @@ class _SentLabels:
         is_of_arrival = any(is_weak(each.high) for each in lists)
         ordered = sorted(lists, key=attrgetter("low" if is_of_arrival else "high"))
         for number, (old, new) in enumerate(pairwise(ordered), 1):
-            if became := relabelled(old.labels, new.labels):
+            # the connector does not escape commas: only rows show labels that have some
+            if became := relabelled(_joined(old.labels, old.strays), _joined(new.labels, old.strays)):
                 # rows of the old list, and older rows that came with a newer one
                 last = max(old.high, *(_last_stray(label, ordered[number:]) for label in became))
                 yield _Relabelling(self.column, old.labels, new.labels, became, *self._begins(new, last))
@@ -107,6 +108,18 @@ class _Relabelling:
         lost = [repr(label) for label, new in self.became.items() if new is None]
         what = [*renamed, *([f"nothing says what {', '.join(lost)} became"] if lost else [])]
         return f"rows came with other labels of column {self.column}, by no statement: {'; '.join(what)}"
+
+
+def _joined(labels: Sequence[str], whole: Iterable[str]) -> Sequence[str]:
+    """A list of labels that was cut at their commas too, with those put together again that are known to be ``whole``."""
+    for label in sorted((label for label in whole if "," in label), key=len, reverse=True):
+        parts = label.split(",")
+        for begin in range(len(labels) - len(parts) + 1):
+            end = begin + len(parts)
+            if [*labels[begin:end]] == parts:
+                labels = [*labels[:begin], label, *labels[end:]]
+                break
+    return labels
 
 
 def _last_stray(label: str, lists: Sequence[LabelList]) -> str:

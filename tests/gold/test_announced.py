@@ -579,6 +579,37 @@ def test_labels_with_commas(tmp_path: Path) -> None:
     assert ["a,b", "x,b"] == feed.column("v")
 
 
+@pytest.mark.parametrize(
+    ("now", "expected", "unknown"),
+    [
+        (("ok", "d", "low"), "d", []),
+        (("ok", "b, c", "low"), "b,c", [("v", 1)]),  # it becomes two parts, like labels of another type
+        (("ok", "b,c", "more", "low"), "b,c", []),
+        (("new", "ok", "b,c", "low"), "b,c", []),
+        (("fine", "b,c", "low"), "b,c", []),
+        (("ok", "low"), "b,c", [("v", 1)]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["string", "array"])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_label_with_a_comma(
+    tmp_path: Path, now: tuple[str, ...], expected: str, unknown: list[Any], kind: str, batches: int
+) -> None:
+    """The list is cut at the comma, too, so that a row's label was in neither list, and it kept that without a word."""
+    old, new = mood("ok", "b,c", "low", kind=kind), mood(*now, kind=kind)
+
+    def cell(label: str) -> Any:
+        return [label] if kind == "array" else label
+
+    feed = Feed(tmp_path).row((ID, old), id=1, v=cell("b,c"))
+    if batches == 2:
+        feed.run(*ALL)
+    feed.row((ID, new), id=2, v=cell("low")).run(*ALL)
+    held = [json.loads(v)[0] if kind == "array" else v for v in feed.column("v")]
+    assert ([expected, "low"], unknown) == (held, feed.unknown())
+    assert bool(unknown) == bool(said(feed))
+
+
 def test_labels_that_begin_as_a_list(tmp_path: Path) -> None:
     """No list of texts is read from them, and they keep their spaces."""
     old, new = mood("sad", "[", "[1; 2]", "[1]"), mood("unhappy", "[", "[1; 2]", "[ 1]")
