@@ -73,7 +73,10 @@ class Capture:
         wide = self.name.startswith(("dts-canal", "obcloud-canal"))
         written = tuple(name for name in WRITTEN if name not in UNWRITTEN.get(self.name, ()))
         types = {} if wide else {"types": written, "keys": ("int", "bigint", "varchar(20)")}
-        return Life(known, reloads=reloads, fixed={} if self.typed else FIXED, **{**types, **parts})
+        # "Incremental snapshot for table ... skipped cause the table has no primary keys" (Debezium's log)
+        by_key = self.dialect.format.startswith("debezium")
+        fixed = {} if self.typed else FIXED
+        return Life(known, reloads=reloads, keyed_reloads=by_key, fixed=fixed, **{**types, **parts})
 
     def histories(self, numbers: Iterable[int], life: Life, seed: str) -> list[History]:
         """The histories of some numbers, as far as the dialect tells of them."""

@@ -379,6 +379,8 @@ class Writer(Rows):
     def reload(self) -> None:
         """The capture has lost changes of a table, so it is loaded again."""
         table = self.some_table()
+        if self.life.keyed_reloads and not table.key:
+            raise RefusedError("no key")
         way = self.random.choice(self.life.reloads)
         recent: list[Event] = []
         for event in reversed(self.source.events):

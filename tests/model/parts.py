@@ -63,6 +63,7 @@ class Life:
         cases: True if statements spell columns in any letter case.
         keys: what key columns are declared as.
         reloads: how a table is loaded again: ``rows``, or before them ``drop`` and ``truncate``.
+        keyed_reloads: True if only a table with a key is loaded again.
         fixed: names whose columns are always declared alike, as a pipeline file declares them.
         writer: what draws the history; None for MySQL's.
         shown: True if a row of the table follows each statement at once: where no message tells of statements, only a row can.
@@ -77,6 +78,7 @@ class Life:
     cases: bool = False
     keys: tuple[str, ...] = KEYS
     reloads: tuple[str, ...] = ()
+    keyed_reloads: bool = False
     fixed: Mapping[str, str] = field(default_factory=dict)
     writer: Callable[..., Any] | None = None
     shown: bool = False
