@@ -170,6 +170,9 @@ def _is_any(ordered: OrderedLane, condition: str) -> bool:
 
 
 def _not_in_snapshot(ordered: OrderedLane) -> Iterator[Metric]:
+    if not ordered.subject.keyed and (again := _loaded_again(ordered)) is not None:
+        yield from _twice(ordered, again)
+        return
     place = _begin_of_snapshot(ordered)
     if place is None:
         return
@@ -224,6 +227,46 @@ def _begin_of_snapshot(ordered: OrderedLane) -> str | None:
         SELECT min(order_key) AS first, count(DISTINCT "partition") AS partitions FROM rows, earlier WHERE order_key > earlier.last"""
     )
     return load["first"] if load["partitions"] <= 1 else None
+
+
+def _loaded_again(ordered: OrderedLane) -> Row | None:
+    """The last row of the load before the newest one, if that came to its end in a new batch, and both have one position.
+
+    A snapshot that is begun again while nothing is written has the position of the first one, and so have rows that a broker or a
+    file holds twice: without a key none of them replaces another one.
+    """
+    ends = ordered.lake.ask(
+        f"""SELECT {place_sql("order_key")} AS place, topic, "partition" AS part, batch, "offset" AS last FROM {{changes.change}}
+            WHERE op = 'read' AND {ordered.where} AND {_ENDS} AND NOT {read_sql()} AND order_key > {duck.text(ordered.emptied())}
+            ORDER BY batch, part, last"""
+    )
+    of_load: dict[tuple[object, ...], list[Row]] = {}
+    for end in ends:
+        stream = () if ordered.in_files else (end["topic"], end["part"])
+        if end["place"] is not None:
+            of_load.setdefault((end["place"], *stream), []).append(end)
+    again = [each for each in of_load.values() if len(each) > 1 and each[-1]["batch"] > ordered.since]
+    return again[-1][-2] if again else None
+
+
+def _twice(ordered: OrderedLane, last: Row) -> Iterator[Metric]:
+    """Complains of a table without a key whose load has come again after its ``last`` row."""
+    place, after = last["place"], {**last, "first": last["last"] + 1}
+    older = is_older(LoadBegin.at(after), [after], in_files=ordered.in_files)
+    rows = ordered.lake.ask(
+        f"""SELECT batch, topic, "partition" AS part, "offset" AS first, {older} AS is_older FROM {{changes.change}}
+            WHERE op = 'read' AND {ordered.where} AND starts_with(order_key, {duck.text(place)}) ORDER BY batch, part, first"""
+    )
+    again = [row for row in rows if not row["is_older"]]
+    if 2 * len(again) == len(rows):
+        epoch = ordered.epoch(places=from_places(again[:1]), complete=True)
+        yield from _doubled(ordered, older, epoch)
+        return
+    detail = (
+        f"{counted(len(again), 'row')} of the load of {ordered.lane.table} came again at its position, and without a key the mirror "
+        "has them twice: load the table again"
+    )
+    yield ordered.metric("rows_not_loaded", len(again), detail)
 
 
 def _is_behind(ordered: OrderedLane, place: str) -> bool:
