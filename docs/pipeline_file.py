@@ -388,7 +388,7 @@ show which it is:
 
 | rows of the partition come | mirror of the table | mirror of the partition |
 |---|---|---|
-| under its own name | has none of them: no statement on the partition concerns it | goes on through ATTACH and DETACH, and is emptied by TRUNCATE |
+| under its own name | has none of them: no statement on the partition concerns it; where it was loaded with them, `noticed`: they get no changes there | goes on through ATTACH and DETACH, and is emptied by TRUNCATE |
 | under the name of the table | **holds** when the partition is attached with rows, detached, dropped or emptied | after DETACH **holds** until its rows are loaded; after ATTACH `noticed`: it gets no more changes |
 
 The states of a statement in `ingest ddl`:

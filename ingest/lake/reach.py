@@ -11,7 +11,7 @@ gets the effect ``unread``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ingest import types
@@ -55,12 +55,14 @@ class Reach:
     """The relations of one source's tables, as its statements so far show them.
 
     ``rows`` are the tables that have sent rows, in the spelling of the rows; ``sent`` gives the types of their columns, ``came``
-    says whether rows came between two places (`ingest.lake.resolve.Came`, of this source). ``statement`` is the last one.
+    says whether rows came between two places (`ingest.lake.resolve.Came`, of this source). ``parted`` has the places where a
+    table is a partition no longer, or another one has its name, in order. ``statement`` is the last one.
     """
 
     rows: Collection[TableId]
     sent: Callable[[TableId], Collection[str]] = lambda _table: ("unknown",)
     came: Callable[..., bool] = lambda *_span, surely=False: not surely
+    parted: Mapping[TableId, Sequence[str]] = field(default_factory=dict)
     statement: Statement = field(init=False)
     tables: dict[TableId, _Relation] = field(default_factory=dict)
     made: dict[TableId, Effect] = field(default_factory=dict)  # types and domains, by their names
@@ -95,6 +97,8 @@ class Reach:
             effect = self._typed(effect)
         if effect.action in DESCRIBING:
             self._follow(effect)
+            if effect.action == "inherit" and effect.note == "partition-of":
+                yield from self._stale_above(effect.table)
             return
         if effect.action == "truncate_partition":
             yield from self._of_partition(effect)
@@ -274,6 +278,15 @@ class Reach:
             if table not in named and self._comes_under(table, effect.table):
                 words = f"{effect.action.partition('_')[0].upper()} of its partition {effect.table}"
                 yield Effect("truncate_partition", table, note=words)
+
+    def _stale_above(self, partition: TableId) -> Iterator[Effect]:
+        """The tables above a partition that were loaded with its rows, which have come under its own name since then."""
+        begins = self.statement.order
+        ends = next((place for place in self.parted.get(partition, ()) if place > begins), _LAST)
+        if partition not in self.rows or not self.came(partition, begins, ends, surely=True):
+            return
+        why = f"rows of its partition {partition} come under that name, and those in this mirror do not change with them"
+        yield from (_unread(table, why) for table in self._above(partition) if self._has_sent(table, _LAST))
 
     def _above(self, partition: TableId) -> list[TableId]:
         """The tables of which one is a partition, at any distance."""

@@ -103,7 +103,10 @@ def resolved(
         )
         if statement.source not in reaches:
             reaches[statement.source] = Reach(
-                names.exact, partial(_types_sent, sent, statement.source), partial(came, statement.source)
+                names.exact,
+                partial(_types_sent, sent, statement.source),
+                partial(came, statement.source),
+                _parted(statements, statement.source, names),
             )
         respelt = replace(respelt, effects=tuple(reaches[statement.source].take(respelt)))
         if statement.kind == "none" and not respelt.effects:  # it only says what later statements reach
@@ -115,6 +118,16 @@ def resolved(
             meant = respelt.effects if statement.decided == DISMISS else tuple(tracked.take(respelt))
         with_effects.append(deliveries.take(replace(respelt, effects=meant)))
     return with_effects
+
+
+def _parted(statements: Sequence[Statement], source: str, names: _Names) -> dict[TableId, list[str]]:
+    """Where the tables of a source are partitions no longer, or lose their names, in order."""
+    places: dict[TableId, list[str]] = {}
+    for statement in statements:
+        for effect in statement.effects if statement.source == source else ():
+            if effect.action in ("disinherit", *LEAVES_NAME):
+                places.setdefault(names.of(effect.table), []).append(statement.order)
+    return places
 
 
 def _types_sent(sent: Sent, source: str, table: TableId) -> set[str]:
