@@ -18,6 +18,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
+import msgspec
+
 from ingest.decoding import avro
 from ingest.decoding.schema_folder import is_folder, schemas
 from ingest.errors import SetupError
@@ -61,25 +63,45 @@ def fetch(url: str, schema_id: int, timeout: float = TIMEOUT) -> str:
     answer = _get(url, f"/schemas/ids/{schema_id}", timeout)
     if answer is None:
         raise KeyError(schema_id)
-    text, references = _schema_of(answer, url)
-    if not references:
-        return text
+    if not answer.below:
+        return answer.text
     definitions: dict[str, Any] = {}
-    _collect(url, references, timeout, definitions)
+    _collect(url, answer.below, timeout, definitions)
     try:
-        return json.dumps(_inlined(_tree(text, url), "", definitions))
+        return json.dumps(_inlined(_tree(answer.text, url), "", definitions))
     except RecursionError:
         raise SetupError(f"a schema of the registry {_shown(url)} is nested too deeply") from None
 
 
-def _collect(url: str, references: list[Any], timeout: float, collected: dict[str, Any]) -> None:
-    for reference in references:
-        given = reference if isinstance(reference, dict) else {}
-        name, subject, version = (given.get(part) for part in ("name", "subject", "version"))
-        if not (isinstance(name, str) and isinstance(subject, str) and isinstance(version, int | str)):
-            raise SetupError(
-                f"a schema of the registry {_shown(url)} refers to another one without its name, subject and version"
-            )
+class _Reference(msgspec.Struct, frozen=True):
+    """Where a schema refers to another one."""
+
+    name: str
+    subject: str
+    version: int | str
+
+
+class _Answer(msgspec.Struct, frozen=True, rename="camel"):
+    """A schema as the registry gives it."""
+
+    schema: str
+    schema_type: str = "AVRO"
+    references: list[_Reference] | None = None
+
+    @property
+    def text(self) -> str:
+        """The schema; of one that is not Avro a text that `avro.load` refuses."""
+        kind = self.schema_type
+        return self.schema if kind == "AVRO" else avro.of_other_kind(_printable(kind))
+
+    @property
+    def below(self) -> list[_Reference]:
+        """The schemas that belong into it."""
+        return self.references or [] if self.schema_type == "AVRO" else []
+
+
+def _collect(url: str, references: list[_Reference], timeout: float, collected: dict[str, Any]) -> None:
+    for name, subject, version in map(msgspec.structs.astuple, references):
         if name in collected:
             continue
         if len(collected) >= MAX_REFERENCES:
@@ -93,9 +115,8 @@ def _collect(url: str, references: list[Any], timeout: float, collected: dict[st
             raise SetupError(
                 f"the registry {_shown(url)} lacks {subject} version {version}, which a schema refers to"
             )
-        text, below = _schema_of(answer, url)
-        collected[name] = _tree(text, url)
-        _collect(url, below, timeout, collected)
+        collected[name] = _tree(answer.text, url)
+        _collect(url, answer.below, timeout, collected)
 
 
 def _inlined(schema: Any, namespace: str, definitions: dict[str, Any]) -> Any:
@@ -117,24 +138,6 @@ def _inlined(schema: Any, namespace: str, definitions: dict[str, Any]) -> Any:
     return done
 
 
-def _schema_of(answer: Any, url: str) -> tuple[str, list[Any]]:
-    text = answer.get("schema") if isinstance(answer, dict) else None
-    if not isinstance(text, str):
-        raise SetupError(
-            f"the registry {_shown(url)} answered without a schema; check that the address is right"
-        )
-    if (kind := answer.get("schemaType", "AVRO")) != "AVRO":
-        if not isinstance(kind, str):
-            raise SetupError(
-                f"the registry {_shown(url)} answered a {_printable(kind)} schema; only Avro is read"
-            )
-        return avro.of_other_kind(_printable(kind)), []
-    references = answer.get("references") or []
-    if not isinstance(references, list):
-        raise SetupError(f"the registry {_shown(url)} answered a schema whose references are not a list")
-    return text, references
-
-
 def _tree(text: str, url: str) -> Any:
     try:
         return json.loads(text)
@@ -152,7 +155,7 @@ class _SameOrigin(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
-def _get(url: str, path: str, timeout: float) -> Any:
+def _get(url: str, path: str, timeout: float) -> _Answer | None:
     """The answer to one request, or None for 404."""
     request = _request(url, path)
     try:
@@ -174,10 +177,11 @@ def _get(url: str, path: str, timeout: float) -> Any:
     if len(data) > MAX_BYTES:
         raise SetupError(f"the registry {_shown(url)} answered more than {MAX_BYTES >> 20} MB")
     try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
+        return msgspec.json.decode(data, type=_Answer)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise SetupError(
-            f"the registry {_shown(url)} answered something else than JSON; check the source's registry: address"
+            f"the registry {_shown(url)} answered something else than a schema ({_printable(error)}); check the source's "
+            "registry: address"
         ) from None
 
 
