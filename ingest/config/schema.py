@@ -7,7 +7,7 @@ others, which a record holds in another form, are written here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, fields
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_type_hints
 
@@ -248,6 +248,12 @@ class AlsoKeys(_MirrorKeys):
     into: Template = key("its name, with {1} for a group of match:")
 
 
+def _refuse(names: Iterable[object], before: str, after: str = "") -> None:
+    """Raise a `ValueError` of the first of some names, if there is one, with the words before and after it."""
+    for name in names:
+        raise ValueError(f"{before} {name!r}{after}")
+
+
 def _made_by(column: str) -> str:
     return "deletes: soft" if column in SOFT else f"columns: {column!r}"
 
@@ -263,8 +269,7 @@ class TableKeys(_MirrorKeys):
     @model_validator(mode="after")
     def _clusters_are_columns(self: Any) -> Any:
         """Files are ordered by few columns that the mirror has."""
-        if lost := [name for name in self.cluster_by if "exclude" in self.columns.get(name, {})]:
-            raise ValueError(f"cluster_by: needs the column {lost[0]!r}, which columns: excludes")
+        _refuse(self._excluded(self.cluster_by), "cluster_by: needs the column", ", which columns: excludes")
         if len(self.cluster_by) > MOST_CLUSTERED:
             raise ValueError(
                 f"cluster_by: names {len(self.cluster_by)} columns; files are ordered by at most {MOST_CLUSTERED}"
@@ -275,12 +280,11 @@ class TableKeys(_MirrorKeys):
     def _columns_fit_together(self: Any) -> Any:
         """Two columns cannot have one name, nor a row a key that is left out."""
         names = [rule["rename"] for rule in self.columns.values() if "rename" in rule]
-        if twice := [name for name in names if names.count(name) > 1]:
-            raise ValueError(f"columns: renames two columns to {twice[0]!r}")
-        if odd := [name for name, rule in self.columns.items() if "*" in name and "exclude" not in rule]:
-            raise ValueError(f"columns: {odd[0]!r} is a pattern, and patterns can only be excluded")
-        if lost := [name for name in self.keys if "exclude" in self.columns.get(name, {})]:
-            raise ValueError(f"columns: leaves out {lost[0]!r}, which is a column of the key")
+        twice = (name for name in names if names.count(name) > 1)
+        _refuse(twice, "columns: renames two columns to")
+        odd = (name for name, rule in self.columns.items() if "*" in name and "exclude" not in rule)
+        _refuse(odd, "columns:", " is a pattern, and patterns can only be excluded")
+        _refuse(self._excluded(self.keys), "columns: leaves out", ", which is a column of the key")
         if self.no_key == "full_row" and any("exclude" in rule for rule in self.columns.values()):
             raise ValueError("with no_key: full_row every column tells rows apart, and none can be excluded")
         if self.history and any(rule.keys() & {"exclude", "rename"} for rule in self.columns.values()):
@@ -296,15 +300,16 @@ class TableKeys(_MirrorKeys):
         first = next(iter(made))
         for name in made:
             scalars.column(name)
-        if twice := [name for name in self.columns if self.deletes == "soft" and name in SOFT]:
-            raise ValueError(f"columns: {twice[0]!r} is made by deletes: soft already")
+        if self.deletes == "soft":
+            twice = (name for name in self.columns if name in SOFT)
+            _refuse(twice, "columns:", " is made by deletes: soft already")
         self._refuse_keyless(_made_by(first))
         if self.history:
             raise ValueError(f"{_made_by(first)} and history: true cannot be in one entry")
-        if lost := [name for name in (*self.keys, self.shard_column) if name in made]:
-            raise ValueError(f"columns: {lost[0]!r} is made by its rule, so it cannot tell rows apart")
-        if lost := [rule["rename"] for rule in self.columns.values() if rule.get("rename") in made]:
-            raise ValueError(f"columns: {lost[0]!r} is made by its rule, and another column is renamed to it")
+        telling = (name for name in (*self.keys, self.shard_column) if name in made)
+        _refuse(telling, "columns:", " is made by its rule, so it cannot tell rows apart")
+        renamed = (rule["rename"] for rule in self.columns.values() if rule.get("rename") in made)
+        _refuse(renamed, "columns:", " is made by its rule, and another column is renamed to it")
         for name, rule in made.items():
             if "compute" in rule:
                 self._refuse_lost(f"columns: {name!r}", rule["compute"])
@@ -324,16 +329,19 @@ class TableKeys(_MirrorKeys):
     def _refuse_lost(self: Any, what: str, expression: str) -> None:
         """Refuse an expression with a column that the mirror does not have as the source sends it."""
         names, masked = conditions.columns(expression), TableRule(mask=self.mask)
-        if lost := [name for name in names if name in self.made]:
-            raise ValueError(
-                f"{what} needs the column {lost[0]!r}, which is made by a rule: write its expression"
-            )
-        if lost := [name for name in names if masked.mask_of(name)]:
-            raise ValueError(
-                f"{what} needs the column {lost[0]!r}, of which mask: leaves no value to compare"
-            )
-        if lost := [name for name in names if "exclude" in self.columns.get(name, {})]:
-            raise ValueError(f"{what} needs the column {lost[0]!r}, which columns: excludes")
+        lost = f"{what} needs the column"
+        _refuse(
+            (name for name in names if name in self.made),
+            lost,
+            ", which is made by a rule: write its expression",
+        )
+        hidden = (name for name in names if masked.mask_of(name))
+        _refuse(hidden, lost, ", of which mask: leaves no value to compare")
+        _refuse(self._excluded(names), lost, ", which columns: excludes")
+
+    def _excluded(self: Any, names: Iterable[str]) -> Iterator[str]:
+        """Those of some columns that the mirror leaves out."""
+        return (name for name in names if "exclude" in self.columns.get(name, {}))
 
     @model_validator(mode="after")
     def _condition_can_be_judged(self: Any) -> Any:
