@@ -50,7 +50,8 @@ def run(
     output_as: Output = "table",
 ) -> None:
     """Land what is new, decode it, fold it into the mirrors, check them; of several files one that cannot be used stops no other."""
-    from ingest.config.model import SPARK
+    from ingest.config.model import AUTO, SPARK
+    from ingest.config.scalars import one_of
     from ingest.lake import identity
     from ingest.spark.deferred import begin
 
@@ -58,7 +59,8 @@ def run(
     pause = output.seconds("--every", every) if every else None
     if pause is not None and pause < _SHORTEST:
         raise ConfigError([f"--every: {every!r} leaves no pause; write at least 100ms"])
-    _engine(engine)
+    if engine:
+        output.meant("--engine", engine, lambda text: one_of(text, (SPARK, AUTO)))
     faults: dict[Path, IngestError] = {}
     pipelines = each_usable(files, lambda file: _loaded(file, engine), faults)
     for fault in faults.values():  # the others run
@@ -95,17 +97,6 @@ def _stages(text: str) -> list[str]:
         if stage not in STAGES:
             raise ConfigError([f"there is no stage {stage!r}{nearest(stage, STAGES)}"])
     return wanted
-
-
-def _engine(text: str) -> str:
-    from ingest.config.model import AUTO, SPARK
-    from ingest.config.scalars import nearest
-
-    if text not in ("", SPARK, AUTO):
-        raise ConfigError(
-            [f"--engine: {text!r} is not one of {SPARK} or {AUTO}{nearest(text, (SPARK, AUTO))}"]
-        )
-    return text
 
 
 def _loaded(file: Path, engine: str) -> Pipeline:
