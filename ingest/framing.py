@@ -161,18 +161,15 @@ def _document(data: bytes, start: int, finished: bool) -> Iterator[Record]:
 
 
 def _length(data: bytes, start: int, finished: bool) -> Iterator[Record]:
-    offset = start
-    while offset < len(data):
-        end = offset + 4 + int.from_bytes(data[offset : offset + 4], "big")
-        if end > len(data) or len(data) - offset < 4:
-            if finished:
-                words = f"the record at byte {offset} is longer than the file"
-                if not offset and data.lstrip()[:1] in (b"{", b"["):
-                    words += ", which begins like JSON: write `framing: lines` for the source"
-                raise Undecodable("cut-record", words)
-            return
-        yield Record(offset, end, data[offset + 4 : end])
-        offset = end
+    for begin, end in documents.by_length(data, start):
+        offset = begin - 4
+        if end <= len(data):
+            yield Record(offset, end, data[begin:end])
+        elif finished:
+            words = f"the record at byte {offset} is longer than the file"
+            if not offset and data.lstrip()[:1] in (b"{", b"["):
+                words += ", which begins like JSON: write `framing: lines` for the source"
+            raise Undecodable("cut-record", words)
 
 
 def _raw(data: bytes, start: int, finished: bool) -> Iterator[Record]:
@@ -329,15 +326,13 @@ def has_lengths(data: bytes) -> bool:
 
     No record is empty: a datum that begins with zeros, as one in Confluent's frame does, would pass for a row of such.
     """
-    offset = count = 0
-    while offset < len(data):
-        size = int.from_bytes(data[offset : offset + 4], "big")
-        end = offset + 4 + size
-        if not size:
+    count = 0
+    for begin, end in documents.by_length(data):
+        if end == begin:
             return False
         if end > len(data):
             return count >= _CHAIN
-        offset, count = end, count + 1
+        count += 1
     return count > 0
 
 

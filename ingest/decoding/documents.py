@@ -87,14 +87,19 @@ def elements(array: bytes) -> Iterator[tuple[int, bytes]]:
 def measured(value: bytes) -> list[bytes]:
     """The records of a message that has a length of four bytes before each; none if the lengths do not lead to its end."""
     records: list[bytes] = []
-    place = 0
-    while place < len(value):
-        begin = place + 4
-        place = begin + int.from_bytes(value[place:begin], "big")
-        if place == begin or place > len(value) or len(records) == MOST:
+    for begin, end in by_length(value):
+        if end == begin or end > len(value) or len(records) == MOST:
             return []
-        records.append(value[begin:place])
+        records.append(value[begin:end])
     return records
+
+
+def by_length(data: bytes, place: int = 0) -> Iterator[tuple[int, int]]:
+    """Where each record begins and ends that has a length of four bytes before it; the last may end after the data."""
+    while place < len(data):
+        begin = place + 4
+        place = begin + int.from_bytes(data[place:begin], "big")
+        yield begin, place
 
 
 def _values(data: bytes, place: int, last: int) -> Iterator[tuple[int, bytes]]:
