@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from typing import Any, NamedTuple, TypeVar
 
 from ingest.errors import IngestError
 from ingest.source.database import Key, SourceDialect, SourceTable, quoted
 
 _TOGETHER = 200  # keys of one condition
+_Item = TypeVar("_Item")
 
 Bound = list[str]
 """A key's values as text; a range ends with it."""
@@ -19,6 +22,24 @@ class Chunk(NamedTuple):
 
     low: Bound | None
     high: Bound | None
+
+
+def in_threads(
+    count: int, do: Callable[[_Item], None], items: Iterable[_Item], stop: threading.Event | None = None
+) -> None:
+    """Do something for each item in some threads; the first error ends it, after ``stop`` is set for those at work."""
+    with ThreadPoolExecutor(count) as pool:
+        tasks = [pool.submit(do, item) for item in items]
+        try:
+            for task in wait(tasks, return_when=FIRST_EXCEPTION).done:
+                task.result()
+        except BaseException:
+            if stop is not None:
+                stop.set()
+            raise
+        finally:
+            for task in tasks:
+                task.cancel()
 
 
 def keys_of(dialect: SourceDialect, table: SourceTable) -> list[Key]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 import random
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ingest.errors import IngestError
-from ingest.source.chunks import Chunk
+from ingest.source.chunks import Chunk, in_threads
 from ingest.source.database import quoted
 from ingest.source.reconciled import Reconciled, ReconcileOptions, RowKey
 from ingest.source.sides import ComparedTable, MirrorRow, MirrorSide, SourceSide, numbered
@@ -44,7 +43,7 @@ class RangeSearch:
             ranges = self.theirs.ranges(self.options.range_rows)
             if self.options.sample:
                 ranges = random.sample(ranges, math.ceil(len(ranges) / _SAMPLE))
-            self._each(self._range, ranges)
+            in_threads(self.options.parallel, self._range, ranges)
         elif not any(self._hashed() for _look in range(_LOOKS)):
             raise self._unnamed()
         return sorted(self.keys, key=repr)
@@ -54,16 +53,6 @@ class RangeSearch:
         self.mirror, self.unkeyed = mirror, {}
         self.run()
         return self.unkeyed
-
-    def _each(self, do: Callable[[Chunk], None], ranges: Iterable[Chunk]) -> None:
-        with ThreadPoolExecutor(self.options.parallel) as pool:
-            tasks = [pool.submit(do, span) for span in ranges]
-            try:
-                for task in tasks:
-                    task.result()
-            finally:
-                for task in tasks:
-                    task.cancel()
 
     def _range(self, chunk: Chunk) -> None:
         for _look in range(_LOOKS):  # rows may be written between two questions
@@ -128,7 +117,7 @@ class RangeSearch:
                     left[g] = have[0] + count, have[1] + total
 
         if top:
-            self._each(add, ranges)
+            in_threads(self.options.parallel, add, ranges)
         else:
             add(ranges[0])
         whole = Chunk(None, None) if top else ranges[0]

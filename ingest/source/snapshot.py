@@ -12,7 +12,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from ingest.config.entries import Database
 from ingest.errors import IngestError, command, counted
 from ingest.formats import ingest_snapshot
 from ingest.lake.snapshots import folder
-from ingest.source.chunks import Bound, Chunk, bounds, chunks, condition, keys_of
+from ingest.source.chunks import Bound, Chunk, bounds, chunks, condition, in_threads, keys_of
 from ingest.source.database import (
     HOW_IT_ENDS,
     DatabaseError,
@@ -448,21 +447,11 @@ class TableReading:
                 progress.add(self.chunk(number, ranges[number], stop))
                 tell(progress)
 
-        with ThreadPoolExecutor(parallel) as pool:
-            tasks = [pool.submit(read_range, number) for number in missing]
-            try:
-                for done in wait(tasks, return_when=FIRST_EXCEPTION).done:
-                    done.result()
-            except ChangedError:
-                stop.set()
-                close(self.here)  # what was read stays: the columns were these
-                raise
-            except BaseException:
-                stop.set()
-                raise
-            finally:
-                for task in tasks:
-                    task.cancel()
+        try:
+            in_threads(parallel, read_range, missing, stop)
+        except ChangedError:
+            close(self.here)  # what was read stays: the columns were these
+            raise
         if not self.plan.where:
             write(self.here / f"end{ingest_snapshot.SUFFIX}", iter([self.end()]))
         close(self.here)
