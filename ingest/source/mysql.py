@@ -129,26 +129,27 @@ def _is_denied(connection: Any, named: str) -> bool:
 def _text(name: str, declared: str, logical: str) -> str:
     """SQL for the canonical text of a column."""
     plain = f"CAST({name} AS CHAR)"
-    if logical in _INTEGERS:
-        return f"CAST({name} + 0 AS CHAR)"
-    if logical == "float32":
-        return f"CAST({name} * 1e0 AS CHAR)"  # which keeps the sign of zero
     if logical in ("decimal", "float64") and "zerofill" in declared:
         return f"CAST({name} + 0 AS CHAR)"
-    if logical == "bit":
-        return f"CAST(CAST({name} AS UNSIGNED) AS CHAR)"
-    if logical == "binary":
-        return f"REPLACE(TO_BASE64({name}), '\\n', '')".replace("\\n", "\n")
     if logical == "timestamp":
         return f"CONCAT(REPLACE({_trimmed(plain, declared)}, ' ', 'T'), 'Z')"
     if logical in ("datetime", "time"):
         return _trimmed(plain, declared)
-    if logical == "geometry":
-        packed = f"REPLACE(TO_BASE64(ST_AsWKB({name})), '\n', '')"
-        return f"IF(ST_SRID({name}) = 0, ST_AsText({name}), CONCAT('SRID=', ST_SRID({name}), ';', {packed}))"
-    if logical in ("string", "enum", "set"):
-        return f"CONCAT(CONVERT({name} USING utf8mb4))"
-    return plain
+    return _TEXTS[logical].format(name) if logical in _TEXTS else plain
+
+
+_TEXTS = {
+    **dict.fromkeys(_INTEGERS, "CAST({} + 0 AS CHAR)"),
+    "float32": "CAST({} * 1e0 AS CHAR)",  # which keeps the sign of zero
+    "bit": "CAST(CAST({} AS UNSIGNED) AS CHAR)",
+    "binary": "REPLACE(TO_BASE64({}), '\n', '')",
+    "geometry": (
+        "IF(ST_SRID({0}) = 0, ST_AsText({0}), CONCAT('SRID=', ST_SRID({0}), ';', "
+        "REPLACE(TO_BASE64(ST_AsWKB({0})), '\n', '')))"
+    ),
+    **dict.fromkeys(("string", "enum", "set"), "CONCAT(CONVERT({} USING utf8mb4))"),
+}
+"""By logical type, the SQL for the text of a column of this name."""
 
 
 def _trimmed(text: str, declared: str) -> str:

@@ -185,30 +185,29 @@ def _text(name: str, kind: str, precision: Any, scale: Any) -> str:
     """SQL for the canonical text of a column; empty if it has none."""
     if kind in _NUMBERS:
         return _number(name, kind, precision, scale)
-    if kind in _REALS:
-        return (
-            f"CASE WHEN {name} IS NAN THEN 'NaN' WHEN {name} IS INFINITE THEN CASE WHEN {name} > 0 THEN 'Infinity' "
-            f"ELSE '-Infinity' END ELSE TO_CHAR({name}) END"
-        )
-    if kind == "DATE":
-        return f"LTRIM(TO_CHAR({name}, {_CLOCK}))"
     if kind.startswith("TIMESTAMP"):
         zoned = "TIME ZONE" in kind
         return _moment(f"({name} AT TIME ZONE '+00:00')" if zoned else name, zoned)
     if kind.startswith("INTERVAL"):  # '+03-06' and '+05 04:03:02.100000'
         bare = f"REGEXP_REPLACE(TO_CHAR({name}), '^[+]?(-?)0*([0-9])', '\\1\\2')"
         return f"CASE WHEN {bare} LIKE '%.%' THEN {trimmed(bare)} ELSE {bare} END"
-    if kind == "BOOLEAN":
-        return f"CASE WHEN {name} THEN 'true' WHEN NOT {name} THEN 'false' END"
-    if kind == "ROWID" or kind.startswith("UROWID"):
-        return f"CAST({name} AS VARCHAR2(4000))"
-    if kind == "XMLTYPE":
-        return f"XMLSERIALIZE(CONTENT {name} AS CLOB)"
-    if kind == "JSON":
-        return f"JSON_SERIALIZE({name} RETURNING CLOB)"
-    if kind in (*_CHARACTERS, *_NATIONAL, *_LARGE, "RAW"):
-        return name
-    return ""
+    return _TEXTS.get(kind.partition("(")[0], "").format(name)
+
+
+_TEXTS = {
+    **dict.fromkeys((*_CHARACTERS, *_NATIONAL, *_LARGE, "RAW"), "{}"),
+    **dict.fromkeys(
+        _REALS,
+        "CASE WHEN {0} IS NAN THEN 'NaN' WHEN {0} IS INFINITE THEN CASE WHEN {0} > 0 THEN 'Infinity' "
+        "ELSE '-Infinity' END ELSE TO_CHAR({0}) END",
+    ),
+    "DATE": f"LTRIM(TO_CHAR({{}}, {_CLOCK}))",
+    "BOOLEAN": "CASE WHEN {0} THEN 'true' WHEN NOT {0} THEN 'false' END",
+    **dict.fromkeys(("ROWID", "UROWID"), "CAST({} AS VARCHAR2(4000))"),
+    "XMLTYPE": "XMLSERIALIZE(CONTENT {} AS CLOB)",
+    "JSON": "JSON_SERIALIZE({} RETURNING CLOB)",
+}
+"""By type, the SQL for the text of a column of this name."""
 
 
 def _number(name: str, kind: str, precision: Any, scale: Any) -> str:

@@ -153,23 +153,23 @@ def table(connection: Any, table: TableId) -> SourceTable | None:
 
 def _text(name: str, declared: str, logical: str) -> str:
     """SQL for the canonical text of a column."""
-    if declared == "bit(1)":
-        return f"CASE {name} WHEN B'1' THEN 'true' WHEN B'0' THEN 'false' END"
-    if logical == "boolean":
-        return f"CASE WHEN {name} THEN 'true' WHEN NOT {name} THEN 'false' END"
-    if logical == "timestamp":
-        return f"replace(replace({name}::text, ' ', 'T'), '+00', 'Z')"
-    if logical == "binary":
-        return f"translate(encode({name}, 'base64'), E'\\n', '')"
-    if logical == "bit":
-        return f"lpad({name}::text, {_BITS + 1}, '0')::bit({_BITS + 1})::bigint::text"
     if padded := re.fullmatch(r"character\((\d+)\)", declared):
         return f"rpad({name}::text, {padded[1]})"  # as it is stored, and as the log has it
-    if declared == "inet":
-        return f"abbrev({name})"  # as the server sends it; a cast to text adds the netmask of a single host
-    if declared == "money":
-        return f"{name}::numeric::text"
-    return f"{name}::text"
+    return (_BY_DECLARED.get(declared) or _BY_TYPE.get(logical) or "{}::text").format(name)
+
+
+_BY_DECLARED = {
+    "bit(1)": "CASE {} WHEN B'1' THEN 'true' WHEN B'0' THEN 'false' END",
+    "inet": "abbrev({})",  # as the server sends it; a cast to text adds the netmask of a single host
+    "money": "{}::numeric::text",
+}
+_BY_TYPE = {
+    "boolean": "CASE WHEN {0} THEN 'true' WHEN NOT {0} THEN 'false' END",
+    "timestamp": "replace(replace({}::text, ' ', 'T'), '+00', 'Z')",
+    "binary": "translate(encode({}, 'base64'), E'\\n', '')",
+    "bit": f"lpad({{}}::text, {_BITS + 1}, '0')::bit({_BITS + 1})::bigint::text",
+}
+"""By declared, else by logical type, the SQL for the text of a column of this name."""
 
 
 def key(column: SourceColumn) -> Key:

@@ -61,6 +61,7 @@ _CHARACTERS = ("char", "varchar", "nchar", "nvarchar")
 _LONG = ("text", "ntext", "xml")
 _DECIMALS = ("decimal", "numeric")
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_OBJECTS = ("geometry", "geography", "hierarchyid")
 _BYTES = ("binary", "varbinary", "image", "timestamp")
 _MOMENTS = ("datetime", "datetime2", "smalldatetime", "datetimeoffset")
 _DECLARED = re.compile(r"(\w+)(\([^)]*\))?(?: COLLATE (\w+))?")
@@ -166,7 +167,7 @@ def _column(
         declared = f"{kind}({'max' if length < 0 else size})"
     if collation:
         declared = f"{declared} COLLATE {collation}"
-    comparable = kind not in ("geometry", "geography", "hierarchyid")
+    comparable = kind not in _OBJECTS
     if kind in (*_CHARACTERS, *_LONG, "uniqueidentifier"):
         comparable = utf8 is not None
     text = _text(name_of(name), kind, length)
@@ -176,32 +177,28 @@ def _column(
 
 def _text(name: str, kind: str, length: int) -> str:
     """SQL for the canonical text of a column; empty if it has none."""
-    if kind == "bit":
-        return f"CASE {name} WHEN 1 THEN 'true' WHEN 0 THEN 'false' END"
-    if kind in (*_INTEGERS, *_DECIMALS):
-        return f"CONVERT(varchar(41), {name})"
-    if kind in ("money", "smallmoney"):
-        return f"CONVERT(varchar(41), {name}, 2)"
-    if kind in ("real", "float"):
-        return f"CONVERT(varchar(41), {name}, 3)"
     if kind in _CHARACTERS:
         size = length // 2 if kind.startswith("n") else length
         return f"CAST({name} AS nvarchar({size if 0 < size <= 4000 else 'max'}))"
-    if kind in (*_LONG, "json"):
-        return f"CAST({name} AS nvarchar(max))"
-    if kind in _BYTES:
-        return name
-    if kind == "uniqueidentifier":
-        return f"CONVERT(char(36), {name})"
-    if kind == "date":
-        return f"CONVERT(char(10), {name}, 23)"
     if kind == "time":
         return _clock(f"CONVERT(varchar(16), {name}, 121)", 8)
     if kind in _MOMENTS:
         return _moment(name, kind)
-    if kind in ("geometry", "geography", "hierarchyid"):
-        return f"{name}.ToString()"
-    return ""
+    return _TEXTS.get(kind, "").format(name)
+
+
+_TEXTS = {
+    "bit": "CASE {} WHEN 1 THEN 'true' WHEN 0 THEN 'false' END",
+    **dict.fromkeys((*_INTEGERS, *_DECIMALS), "CONVERT(varchar(41), {})"),
+    **dict.fromkeys(("money", "smallmoney"), "CONVERT(varchar(41), {}, 2)"),
+    **dict.fromkeys(("real", "float"), "CONVERT(varchar(41), {}, 3)"),
+    **dict.fromkeys((*_LONG, "json"), "CAST({} AS nvarchar(max))"),
+    **dict.fromkeys(_BYTES, "{}"),
+    "uniqueidentifier": "CONVERT(char(36), {})",
+    "date": "CONVERT(char(10), {}, 23)",
+    **dict.fromkeys(_OBJECTS, "{}.ToString()"),
+}
+"""By type, the SQL for the text of a column of this name."""
 
 
 def _moment(name: str, kind: str, digits: int = 7) -> str:
