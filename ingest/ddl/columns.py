@@ -90,6 +90,8 @@ def primary_key(items: Sequence[Token], dialect: Dialect) -> tuple[str, ...] | N
         cursor.next()
     if not cursor.accept("PRIMARY", "KEY"):
         return None
+    if cursor.accept("IF", "NOT", "EXISTS"):
+        raise Unread("a primary key that is added only where there is none")
     while not cursor.done and not cursor.is_symbol("("):
         cursor.next()
     if cursor.done:  # PostgreSQL: PRIMARY KEY USING INDEX
@@ -237,7 +239,7 @@ def _skip(cursor: Cursor, dialect: Dialect) -> None:
 
 
 _WITH_NAME = frozenset(
-    "CONSTRAINT STORAGE COLUMN_FORMAT COMPRESSION COMPRESSED TABLESPACE ENGINE_ATTRIBUTE SECONDARY_ENGINE_ATTRIBUTE "
+    "CONSTRAINT STORAGE COLUMN_FORMAT COMPRESSION TABLESPACE ENGINE_ATTRIBUTE SECONDARY_ENGINE_ATTRIBUTE "
     "REF_SYSTEM_ID SRID BY MATCH INDEX".split()
 )
 _SAYS_NOTHING = frozenset(
@@ -245,7 +247,7 @@ _SAYS_NOTHING = frozenset(
     "WITH WITHOUT SYSTEM VERSIONING ROW START END ALWAYS SALT NO IDENTIFIED SCOPE IS STORE SECUREFILE BASICFILE CHUNK "
     "RETENTION CACHE NOCACHE LOGGING NOLOGGING COMPRESS NOCOMPRESS PCTFREE PCTVERSION INITRANS KEEP_DUPLICATES ACTION "
     "INCREMENT MINVALUE NOMINVALUE MAXVALUE NOMAXVALUE CYCLE NOCYCLE ORDER NOORDER USE RESERVABLE ANNOTATIONS DOMAIN "
-    "SIGNED UNSIGNED BINARY INCLUDE ONLINE BTREE HASH".split()
+    "SIGNED UNSIGNED BINARY INCLUDE ONLINE BTREE HASH COMPRESSED".split()
 )
 _SAYS_NOTHING_IN: dict[Dialect, frozenset[str]] = {
     "sqlserver": frozenset(

@@ -166,6 +166,8 @@ def _create(cursor: Cursor, scope: Scope) -> _Found:
     kind, modifiers = _object(cursor)
     if kind in ("TYPE", "DOMAIN") and scope.dialect == "postgres":
         return pg_types.create(kind, cursor, scope), f"CREATE {kind} changes no table's rows or columns"
+    if kind in _DATABASES and replaces:  # MariaDB's
+        return _drop_databases(cursor, scope, kind), "replaces a database"
     if kind != "TABLE":
         return (), f"CREATE {kind} changes no table's rows or columns"
     if modifiers & _WITHOUT_MIRROR:

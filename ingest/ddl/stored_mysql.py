@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import re
 from decimal import Decimal
+from ipaddress import ip_address
+from uuid import UUID
 
 from ingest import types, values
 from ingest.ddl.tokens import Token
@@ -22,6 +24,8 @@ def stored(literal: Token, logical: str, declared: str) -> str:
     """
     text = _read(literal, logical)
     family = types.base(logical)
+    if (respelt := _OWN_TEXTS.get(declared.lower())) is not None:
+        return respelt(text)
     if family == "enum":
         labels = types.labels(declared)
         return next((label for label in labels if label.casefold() == text.rstrip(" ").casefold()), text)
@@ -34,6 +38,22 @@ def stored(literal: Token, logical: str, declared: str) -> str:
     if family in ("string", "set", *_CLOCKS):
         return conversion(logical, logical, declared).of(text)
     return padded(text, declared) if family == "binary" else text
+
+
+def _uuid(text: str) -> str:
+    if str(UUID(text)) != text.lower():
+        raise ValueError(text)
+    return text.lower()
+
+
+def _address(text: str) -> str:
+    if str(ip_address(text)) != text:
+        raise ValueError(text)
+    return text
+
+
+_OWN_TEXTS = {"uuid": _uuid, "inet4": _address, "inet6": _address}
+"""MariaDB's types that spell a value in one way; other spellings are left to the server."""
 
 
 def _read(literal: Token, logical: str) -> str:

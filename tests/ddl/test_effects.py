@@ -288,6 +288,9 @@ def test_a_name_that_is_a_word_of_other_clauses(statement: tuple[str, str]) -> N
         ("oracle", "DROP PARTITIONS p, q", "lossy"),
         ("oracle", "MODIFY LOB (c) (CACHE)", "none"),
         ("mysql", "PAGE_CHECKSUM=1, TRANSACTIONAL 0, ENCRYPTED=YES, ENCRYPTION_KEY_ID=1", "none"),
+        ("mysql", "SHARD_ROW_ID_BITS=4, PRE_SPLIT_REGIONS=2", "none"),
+        ("mysql", "PLACEMENT POLICY=p", "none"),
+        ("mysql", "BROADCAST", "none"),
         ("mysql", "AUTOEXTEND_SIZE=4M, ENGINE_ATTRIBUTE='{}', PAGE_COMPRESSION_LEVEL=3", "none"),
     ],
 )
