@@ -49,6 +49,8 @@ LOAD_ENDED = "bootstrap-complete"
 """The note of a mark that comes after the last row of a full load."""
 NULL_VALUE = "null value"
 """The note of a delete that is nothing but a null value, which has no place of its own."""
+UNSURE_NULLS = "NULL may be an unchanged large value in "
+"""The note of a row whose NULLs are in doubt begins so; a JSON list of their columns ends it."""
 CONTROL_OPS = frozenset({Op.HEARTBEAT, Op.BEGIN, Op.COMMIT, Op.CONTROL})
 
 

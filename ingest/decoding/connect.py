@@ -84,6 +84,14 @@ class Meaning(NamedTuple):
 
 Meanings = Callable[[Field], Meaning | None]
 
+_CONNECT = "org.apache.kafka.connect.data."
+_TIME = "io.debezium.time."
+_DATA = "io.debezium.data."
+_ITEMS_WITH_PLACEHOLDER = frozenset(
+    [(physical, "") for physical in ("string", "bytes", "int32", "int64")]
+    + [("string", _DATA + name) for name in ("Json", "Uuid")]
+    + [("int32", prefix + "Date") for prefix in (_CONNECT, _TIME)]
+)
 PHYSICAL = {
     "boolean": "boolean",
     **{width: width for width in ("int8", "int16", "int32", "int64")},
@@ -102,7 +110,8 @@ MAX_BITS = 512  # bytes of a bit string that become a number
 class ConnectPlan(NamedTuple):
     """For each column that a schema or the pipeline file knows, how its values are read, its type, and what the schema
     says of it besides, with (``labelled``) and without the labels of enumerations; for the schema's own columns those whose
-    Avro value is not its text yet.
+    Avro value is not its text yet. Of ``unsure`` columns Debezium for PostgreSQL sends NULL for a large value that did not
+    change.
     """
 
     json: Mapping[str, Text]
@@ -112,6 +121,7 @@ class ConnectPlan(NamedTuple):
     columns: frozenset[str] = frozenset()
     no_texts: tuple[tuple[str, Text], ...] = ()
     labelled: Mapping[str, ColumnSchema] = {}
+    unsure: frozenset[str] = frozenset()
 
 
 def plan(
@@ -174,6 +184,22 @@ def _plan(
             if field.type != "string" or readers[field.name].plain is not plain_text
         ),
         described | {name: described[name]._replace(labels=listed) for name, listed in labels.items()},
+        frozenset(field.name for field in members if _may_lack_placeholder(field)),
+    )
+
+
+def _may_lack_placeholder(field: Field) -> bool:
+    """True if Debezium for PostgreSQL has no placeholder for a large value of this field, and sends NULL if it did not change.
+
+    Seen with its version 3.6: arrays have one for texts, JSON, UUIDs, bytes, dates, ``integer`` and ``bigint`` alone, and
+    numbers of any precision, bit strings and geometries have none.
+    """
+    if field.type == "array":
+        item = _innermost(field)
+        return (item.type, item.semantic) not in _ITEMS_WITH_PLACEHOLDER
+    name = field.semantic
+    return (
+        name in (_DATA + "VariableScaleDecimal", _CONNECT + "Decimal", _DATA + "Bits") or "geometry." in name
     )
 
 
@@ -461,9 +487,6 @@ def _small(value: str | None) -> int | None:
 
 # --- what the semantic names mean -----------------------------------------------------------------
 
-_CONNECT = "org.apache.kafka.connect.data."
-_TIME = "io.debezium.time."
-_DATA = "io.debezium.data."
 SEMANTICS: dict[str, Meaning] = {
     _CONNECT + "Date": Meaning("date", "int", date_text),
     _CONNECT + "Time": Meaning("time", "int", partial(time_text, unit=10**3)),

@@ -66,6 +66,7 @@ class About:
         bytes_as: how texts stand for bytes where the option ``binary`` says nothing; empty where bytes are bytes.
         leaves_out_nulls: ``by default`` or ``by a setting`` where a row may lack a column because it is NULL there, which no
             message tells from an unchanged one; ``in inserts`` where updates name the columns that became NULL.
+        nulls_for_large: True where a row notes its NULLs that may stand for a large value which did not change (`UNSURE_NULLS`).
         counts_rows: True where a position of a log's file ends with a count of rows, which may start again inside one position.
         before: how images before are written.
         split_moves: True where a changed key comes as a delete and an insert, which may lack unchanged values.
@@ -99,6 +100,7 @@ class About:
     split_moves: bool = False
     bytes_as: str = ""
     leaves_out_nulls: str = ""
+    nulls_for_large: bool = False
     counts_rows: bool = False
     load_ends: str = ""
     placed_loads: bool = False

@@ -33,6 +33,7 @@ from ingest.change import (
     NO_TABLE,
     NULL_VALUE,
     READ_MEANWHILE,
+    UNSURE_NULLS,
     Change,
     ColumnSchema,
     Hints,
@@ -58,6 +59,7 @@ ABOUT = About(
     counts_rows=True,
     shared_reads=True,
     placed_loads=True,
+    nulls_for_large=True,
     load_ends="last row",
     title="Debezium JSON, with or without schema, wrapped or flattened",
     document="Debezium documentation, connectors and event flattening",
@@ -88,7 +90,8 @@ ABOUT = About(
         "unavailable_value": "__debezium_unavailable_value; the text that means an unchanged large value",
         "connector": "none; the name of a further connector whose cells are plain values",
         "rows": "none; `flat` if all messages are flattened rows, also those with columns such as op and source",
-        "left_out": "null; `unchanged` if flattening drops unchanged fields (drop.unchanged.fields)",
+        "left_out": "none; `unchanged` if flattening drops unchanged fields (drop.unchanged.fields), or if NULL stands for "
+        "large values of PostgreSQL that did not change; `null` if it never does",
         "order_by": "sequence",
     },
     bytes_as="base64",
@@ -190,6 +193,9 @@ def wrapped_row(
     if op is UPDATE and before and "lsn" in source and _has_key_alone(before, after, keys, plan.schema):
         before = None
     missing = _drop_unavailable(before, options) + _drop_unavailable(after, options)
+    unsure = None
+    if after and plan.unsure and "lsn" in source and (before is None if op is UPDATE else old_key):
+        missing, unsure = _unsure_nulls(after, missing, plan, options)
     absent = f"unchanged large values are absent: {', '.join(dict.fromkeys(missing))}" if missing else None
     return Change(
         op=_operation(op, missing, before),
@@ -207,7 +213,11 @@ def wrapped_row(
         event_time=debezium_events.event_time(source),
         transaction=transaction or source.get("gtid") or source.get("txId"),
         note=noted(
-            note, "the key changed" if op is INSERT and old_key else None, absent, _note_of_load(op, source)
+            note,
+            "the key changed" if op is INSERT and old_key else None,
+            absent,
+            _note_of_load(op, source),
+            unsure,
         ),
     )
 
@@ -324,6 +334,9 @@ def flat_row(
     ordered = "deleted" in meta
     places, position = debezium_events.sequence(source) if ordered else ((), None)
     missing = _drop_unavailable(row, options)
+    unsure = None
+    if plan.unsure and "lsn" in source and op is UPDATE:
+        missing, unsure = _unsure_nulls(row, missing, plan, options)
     clocks = {name: meta.get("source_" + name) for name in debezium_events.CLOCKS}
     return Change(
         op=_operation(op, missing, None),
@@ -340,7 +353,7 @@ def flat_row(
         servers=binlog(source.get("server_id"), source.get("file")),
         event_time=debezium_events.event_time(clocks),
         transaction=source.get("gtid") or source.get("txId"),
-        note=note,
+        note=noted(note, unsure),
     )
 
 
@@ -428,6 +441,23 @@ def _drop_unavailable(image: Image | None, options: Options) -> list[str]:
     for name in gone:
         del image[name]
     return gone
+
+
+def _unsure_nulls(
+    after: Image, missing: list[str], plan: ConnectPlan, options: Options
+) -> tuple[list[str], str | None]:
+    """What is missing of an image, and the note of its NULLs that may stand for large values which did not change.
+
+    ``left_out`` decides what they are: if it says ``unchanged``, they are taken out of the image.
+    """
+    unsure = [name for name, text in after.items() if text is None and name in plan.unsure]
+    if not unsure or options.left_out == "null":
+        return missing, None
+    if options.left_out is None:
+        return missing, UNSURE_NULLS + compact(unsure)
+    for name in unsure:
+        del after[name]
+    return missing + unsure, None
 
 
 @lru_cache(maxsize=64)

@@ -3,12 +3,18 @@
 AWS DMS leaves out NULLs by default, GoldenGate by a setting, and no message says so. A source that sends one NULL does not
 leave them out. Of one that never does, a row that lacks a column which rows before it have is a doubt, until the option
 ``left_out`` decides it. An insert has all columns, so it proves it; an update proves it where updates are never compressed.
+
+Debezium for PostgreSQL sends NULL in the place of some large values that did not change, and notes say which (`UNSURE_NULLS`).
+There the doubt is of rows that had such a value, which may have been stored apart from its row: PostgreSQL stores values apart
+if they are longer than the pointer to them, of rows of more than 2 KB.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 
+from ingest.change import UNSURE_NULLS
 from ingest.errors import agreeing, counted
 from ingest.lake import duck, lanes
 from ingest.lake.lake import Lake
@@ -22,9 +28,13 @@ _PROOFS = {"by default": ("insert", "update"), "by a setting": ("insert",)}
 def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
     """Count the new rows of each mirror that lack columns in doubt; nothing for sources that always send NULLs."""
     for ordered in ordered_lanes(lake, (subject for subject in chosen if subject.mirror), since):
-        proofs = _PROOFS.get(ordered.source.about.leaves_out_nulls)
-        if proofs and ordered.source.options.left_out is None:
+        about = ordered.source.about
+        if ordered.source.options.left_out is not None:
+            continue
+        if proofs := _PROOFS.get(about.leaves_out_nulls):
             yield _of_lane(ordered, proofs)
+        elif about.nulls_for_large and ordered.subject.keyed:
+            yield _of_large(ordered)
 
 
 def _of_lane(ordered: OrderedLane, proofs: Iterable[str]) -> Metric:
@@ -56,3 +66,51 @@ def _lacking(lane: OrderedLane, name: str, proofs: Iterable[str]) -> int:
         SELECT count(*) AS n FROM rows, firsts WHERE NOT has AND op IN ({kinds}) AND batch > {lane.since} AND order_key > place"""
     )
     return int(row["n"])
+
+
+# --- large values that did not change ---------------------------------------------------------------
+
+
+def _of_large(ordered: OrderedLane) -> Metric:
+    """The new rows with a NULL that may stand for a large value, where the row had one."""
+    by_column: dict[str, list[str]] = {}
+    for row in ordered.lake.ask(
+        f"SELECT DISTINCT note FROM {{changes.change}} WHERE {ordered.where} AND batch > {ordered.since} "
+        f"AND note LIKE '%{UNSURE_NULLS}%'"
+    ):
+        for name in json.loads(row["note"].partition(UNSURE_NULLS)[2]):
+            by_column.setdefault(name, []).append(row["note"])
+    short = {name: n for name, notes in by_column.items() if (n := _emptied(ordered, name, notes))}
+    if not short:
+        return ordered.metric("nulls_left_out", 0, "")
+    n = max(short.values())
+    detail = (
+        f"{counted(n, 'row')} of {ordered.lane.table} came with NULL in {', '.join(list(short)[:FAILING_KEYS])} and had a large "
+        f"value there, and for one that did not change the connector of source {ordered.source.name} sends NULL, too: if no "
+        f"statement sets such values to NULL, write `left_out: unchanged` under its options, then run {ordered.backfill()}; else "
+        "set REPLICA IDENTITY FULL at the source and load these rows again"
+    )
+    return ordered.metric("nulls_left_out", n, detail)
+
+
+def _emptied(ordered: OrderedLane, name: str, notes: Iterable[str]) -> int:
+    """The number of new rows with such a note whose newest earlier image had a large value in a column."""
+    noted = ", ".join(map(duck.text, notes))
+    [row] = ordered.lake.ask(
+        f"""WITH unsure AS (SELECT order_key, [{ordered.cells("before", "after")}] AS own_key FROM {{changes.change}}
+            WHERE {ordered.where} AND batch > {ordered.since} AND note IN ({noted})),
+        earlier AS (SELECT order_key, [{ordered.cells("after", "before")}] AS own_key, {duck.member("after", name)} AS cell,
+            partial OR length(after) >= {_MAY_BE_APART} AS is_large FROM {{changes.change}}
+            WHERE {ordered.where} AND op IN ('read', 'insert', 'update') AND {duck.has_member("after", name)}
+            AND (note IS NULL OR note NOT IN ({noted}))),
+        had AS (SELECT arg_max_null(e.cell, e.order_key) AS cell, arg_max(e.is_large, e.order_key) AS is_large
+            FROM unsure AS u JOIN earlier AS e ON e.own_key = u.own_key AND e.order_key < u.order_key GROUP BY u.order_key)
+        SELECT count(*) AS n FROM had WHERE length(cell) >= {_LARGE} AND is_large"""
+    )
+    return int(row["n"])
+
+
+_LARGE = 40  # characters of a value that may be longer than a pointer
+_MAY_BE_APART = (
+    500  # characters of an image that may take 2 KB in PostgreSQL: a double of 8 bytes may be `1,`
+)
