@@ -210,7 +210,7 @@ class Chain:
         if row is None and key not in self.table.last:
             return self._without_past(event, key)
         link_faults = tuple(self._differences(change, key, row))
-        return Link(event, key, link_faults, self._excuse(event, key) if link_faults else None)
+        return Link(event, key, link_faults, self._excuse(event, key, link_faults) if link_faults else None)
 
     def _without_image(self, event: Placed, key: Key) -> Link | None:
         """The link of an update that says nothing of its row, where there is none: the row was deleted, or has left the key.
@@ -259,10 +259,10 @@ class Chain:
         is_null_after = change.op is Op.UPDATE and change.new_cells.get(column) is None
         return self.images.hides_large and not is_null_after and types.base(kind) in MAY_BE_LARGE
 
-    def _excuse(self, event: Placed, key: Key) -> Excuse | None:
+    def _excuse(self, event: Placed, key: Key, differences: Sequence[Mismatch] = ()) -> Excuse | None:
         if not self._said.isdisjoint(self.images.identities(event)):
             return Excuse.REPEATED
-        if key in self._loaded:
+        if key in self._loaded and not self._is_after_load(event, key, differences):
             return Excuse.LOADED
         last = self._last.get(key)
         if last is None or last.epoch != event.order.epoch:
@@ -270,6 +270,15 @@ class Chain:
         if event.order.sequence and last[:4] == event.order[:4] and key not in self.table.rows:
             return Excuse.MOVED
         return None
+
+    def _is_after_load(self, event: Placed, key: Key, differences: Iterable[Mismatch]) -> bool:
+        """True if a change was written after the load that read its row, as PostgreSQL's positions say of both.
+
+        A row that is already as the change makes it was read later than its position says.
+        """
+        read, cells = self._last[key], event.change.new_cells
+        is_placed = not read.phase and bool(read.sequence) and number_of(read) is None
+        return is_placed and event.order.sequence > read.sequence and any(each.had != cells.get(each.column) for each in differences)
 
     def _take(self, event: Placed, done: Iterable[Step]) -> None:
         order, change = event

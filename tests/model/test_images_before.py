@@ -237,10 +237,17 @@ def test_another_epoch_is_an_excuse() -> None:
 
 def test_a_loaded_row_excuses_only_its_first_change() -> None:
     """From then on the changes follow each other."""
-    load = placed(Op.READ, 0, after="c", phase=0)
+    load = placed(Op.READ, 9, after="c", phase=0)
     found = links(load, placed(Op.UPDATE, 2, "a", "b"), placed(Op.UPDATE, 4, "x", "y"))
     assert [Excuse.LOADED, None] == [link.excuse for link in found]
     assert [False, True] == [link.is_broken for link in found]
+
+
+@pytest.mark.parametrize(("loaded", "is_broken"), [("c", True), ("b", False)])
+def test_a_change_that_was_written_after_the_load_is_compared(loaded: str, is_broken: bool) -> None:
+    """A statement that converted a loaded row was never named, though its next change shows it; the row may be read late."""
+    [link] = links(placed(Op.READ, 1, after=loaded, phase=0), placed(Op.UPDATE, 2, "a", "b"))
+    assert is_broken == link.is_broken
 
 
 def read(op: Op, value: str = "", *, number: int = 8) -> Placed:
