@@ -119,6 +119,7 @@ class _Column(NamedTuple):
     type: str = ""
     charset: str = ""
     default: Default | None = None  # None where no statement has said whether it has one
+    written: str = ""  # the type as the statement writes it
     solid: bool = False  # NOT NULL, by its definition or by a primary key, also when that is dropped
 
 
@@ -214,7 +215,8 @@ class _Walk:
     def _name(self, name: str, column: Effect | ColumnDefinition, rules: str) -> None:
         kind = named(column.type or "", column.written, mysql=rules == "mysql")
         solid = column.nullable is False
-        self.columns[name] = _Column(kind, column.charset or self.charset, _default_of(column), solid)
+        charset = column.charset or self.charset
+        self.columns[name] = _Column(kind, charset, _default_of(column), column.written, solid)
 
     def _retype(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
         """What the source does to its rows; if no statement has named the old type, their messages may."""
@@ -245,10 +247,12 @@ class _Walk:
             column = self._column(name)
             if name not in self.subject.keyed_by and not column.solid:
                 kind = column.type or self.subject.known.get(name, "unknown")
-                solid = Effect("modify_column", effect.table, name, type=kind, declared=kind)
-                # BINARY(n) is filled up, VARBINARY is empty, and the type does not say which it is
-                is_binary = types.base(kind) == "binary"
-                zero = None if is_binary else columns.zero(solid, column.default or Default())
+                solid = Effect(
+                    "modify_column", effect.table, name, type=kind, declared=column.written or kind
+                )
+                # BINARY(n) is filled up, VARBINARY is empty, and only a statement says which it is
+                is_unsaid = types.base(kind) == "binary" and not column.written
+                zero = None if is_unsaid else columns.zero(solid, column.default or Default())
                 # other values stay as they are, whatever their type
                 yield SchemaStep(
                     order, "retype_column", name, old="unknown", type="unknown", declared="NOT NULL", solid=True, zero=zero

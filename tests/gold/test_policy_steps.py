@@ -445,6 +445,23 @@ def test_a_new_key_of_mysql_changes_nothing_but_null(known: str, text: str, zero
     assert (zero, open_or_zero) == (step.converted(None), retyped.effect(step, None, known))
 
 
+@pytest.mark.parametrize(
+    "declared",
+    ["uuid", "inet6", "binary(3)", "varbinary(3)", "char(3)", "year", "enum('b','a')", "timestamp"],
+)
+def test_a_new_key_of_mysql_fills_null_as_a_modify_does(declared: str) -> None:
+    """MariaDB's own types are read as texts, and their zero is no empty one; a statement says whether bytes are filled up."""
+
+    def zeros(alter: str) -> list[str | None]:
+        made = steps(
+            [said(f"CREATE TABLE depot (no INT PRIMARY KEY, c {declared} NULL)"), said(alter)], subject()
+        )
+        return [step.zero for step, _ in made if step.solid]
+
+    filled = zeros("ALTER TABLE depot DROP PRIMARY KEY, ADD PRIMARY KEY (no, c)")
+    assert filled == zeros(f"ALTER TABLE depot MODIFY c {declared} NOT NULL")
+
+
 def test_a_new_key_of_another_database_changes_no_value() -> None:
     """PostgreSQL and Oracle refuse the statement where there are NULLs."""
     for dialect in ("postgres", "oracle"):

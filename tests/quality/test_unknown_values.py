@@ -291,7 +291,7 @@ CONVERTED = {  # statements without the column in an effect of their own
     ),
     "a NULL in a new key": (
         "mysql",
-        ["CREATE TABLE IF NOT EXISTS t (id varchar(9) UNIQUE, c varbinary(9))"],
+        [],  # no statement says whether its bytes are filled up
         "ALTER TABLE t ADD PRIMARY KEY (c)",
         {"id": "sad", "c": None},
         ["c"],
