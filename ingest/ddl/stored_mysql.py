@@ -27,7 +27,7 @@ def stored(literal: Token, logical: str, declared: str) -> str:
     if (respelt := _OWN_TEXTS.get(declared.lower())) is not None:
         return respelt(text)
     if family == "enum":
-        labels = types.labels(declared)
+        labels = [label.rstrip(" ") for label in types.labels(declared)]
         return next((label for label in labels if label.casefold() == text.rstrip(" ").casefold()), text)
     if (family in _CLOCKS or types.family(family) == "float") and conversion(
         family, family, declared
@@ -58,21 +58,48 @@ _OWN_TEXTS = {"uuid": _uuid, "inet4": _address, "inet6": _address}
 
 def _read(literal: Token, logical: str) -> str:
     """A literal as a value of the type, whatever its length or digits."""
-    family, text = types.base(logical), literal.text
+    family, text, is_number = types.base(logical), literal.text, literal.kind == "number"
     if literal.kind in ("bits", "hex"):
         return _bits(literal, family)
-    if literal.kind == "truth":
-        return text if family == "boolean" else str(int(text == "true"))
+    if literal.kind == "truth" and family != "boolean":
+        text, is_number = str(int(text == "true")), True
+    if is_number:
+        text = _of_number(text, family)
+    elif family == "bit" and literal.kind == "string":
+        text = str(int.from_bytes(text.encode("ascii")))
     return scaled(_text_literal(text, family), logical)
+
+
+def _of_number(text: str, family: str) -> str:
+    """A number without quotes as what a column of the type takes it for."""
+    if family in ("enum", "set", "json"):
+        raise ValueError("the number of a label, or of labels")
+    if family in ("string", "binary"):
+        return _printed(text)
+    if family == "bit":
+        return scaled(_printed(text), "int64")
+    return "0000" if family == "year" and not text.strip("0") else text  # '0' in quotes is 2000
+
+
+def _printed(number: str) -> str:
+    """A decimal literal as the server prints it: digits with an exponent are binary fractions, which it rounds."""
+    digits = number.lstrip("+-")
+    whole, _, fraction = digits.partition(".")
+    if not (whole + fraction).isdigit() or (number != digits and not digits.strip("0.")):
+        raise ValueError(number)
+    sign = "-" if number.startswith("-") else ""
+    return f"{sign}{whole.lstrip('0') or '0'}{'.' if fraction else ''}{fraction}"
 
 
 def _bits(literal: Token, family: str) -> str:
     bits, text = literal.kind == "bits", literal.text
+    if family == "year":
+        raise ValueError(text)
     number = int(text or "0", 2 if bits else 16)
     if types.family(family) in _NUMBERS:
         return str(number)
     raw = number.to_bytes((len(text) + 7) // 8 if bits else (len(text) + 1) // 2)
-    return values.base64_text(raw) if family == "binary" else raw.decode("utf-8")
+    return values.base64_text(raw) if family == "binary" else raw.decode("ascii")
 
 
 def scaled(text: str, logical: str) -> str:
@@ -147,7 +174,8 @@ def _time(text: str) -> str:
     hours, minutes, seconds = (int(clock[name] or 0) for name in ("h", "m", "s"))
     if minutes > 59 or seconds > 59:
         raise ValueError(text)
-    return f"{clock['sign']}{hours:02}:{minutes:02}:{seconds:02}{values.fraction(clock['f'] or '')}"
+    time = f"{hours:02}:{minutes:02}:{seconds:02}{values.fraction(clock['f'] or '')}"
+    return f"{clock['sign']}{time}" if time.strip("0:.") else time
 
 
 def _year(text: str) -> str:
@@ -163,7 +191,8 @@ _CLOCK = re.compile(
     r"(?P<sign>-?)(?P<h>[0-9]{1,3}):(?P<m>[0-9]{1,2})(?::(?P<s>[0-9]{1,2})(?:\.(?P<f>[0-9]{1,9}))?)?"
 )
 _CLOCK_DIGITS = re.compile(
-    r"(?P<sign>-?)(?:(?:(?P<h>[0-9]{1,3}?)(?=[0-9]{3}))?(?P<m>[0-9]{1,2})(?=[0-9]{2}))?(?P<s>[0-9]{1,2})(?:\.(?P<f>[0-9]{1,9}))?"
+    r"(?P<sign>-?)(?:(?:(?P<h>[0-9]{1,3})(?=[0-9]{4}(?![0-9])))?(?P<m>[0-9]{1,2})(?=[0-9]{2}(?![0-9])))?(?P<s>[0-9]{1,2})"
+    r"(?:\.(?P<f>[0-9]{1,9}))?"
 )
 _OFFSET = re.compile(r"(?:[0-9]Z|:[0-9]{2}(?:\.[0-9]+)? ?[+-][0-9]{2}(?::?[0-9]{2})?)\Z")
 _MOMENTS = {"date": _date, "datetime": _datetime, "timestamp": instant, "time": _time, "year": _year}

@@ -56,6 +56,18 @@ MYSQL = [
     ("DECIMAL(6,2) DEFAULT '1.5'", "1.50"),
     ("VARCHAR(9) DEFAULT 1.50", "1.50"),
     ("BIT(4) DEFAULT b'101'", "5"),
+    ("BIT(8) DEFAULT '1'", "49"),
+    ("BIT(8) DEFAULT 2.5", "3"),
+    ("ENUM('a ','b') DEFAULT 'A'", "a"),
+    ("YEAR DEFAULT 0", "0"),
+    ("YEAR DEFAULT '0'", "2000"),
+    ("TIME DEFAULT 2024", "00:20:24"),
+    ("TIME DEFAULT '1230'", "00:12:30"),
+    ("TIME(1) DEFAULT 1234557.5", "123:45:57.5"),
+    ("TIME DEFAULT '-0'", "00:00:00"),
+    ("VARCHAR(9) DEFAULT 00012", "12"),
+    ("VARCHAR(9) DEFAULT -.5", "-0.5"),
+    ("VARBINARY(9) DEFAULT TRUE", "MQ=="),
     ("TINYINT(1) DEFAULT TRUE", "1"),
 ]
 OTHERS = [
@@ -107,6 +119,9 @@ def test_literal(dialect: str, column: str, expected: str) -> None:
         ("mysql", "DATE DEFAULT (CURDATE())"),
         ("mysql", "DATETIME(3) DEFAULT '2024-01-02 03:04:05.1239'"),  # MySQL rounds, MariaDB cuts
         ("mysql", "DOUBLE(8,2) DEFAULT 1.005"),  # its binary fraction is below the half
+        ("mysql", "VARCHAR(9) DEFAULT 1e2"),  # the server prints the binary fraction
+        ("mysql", "ENUM('a','1') DEFAULT 1"),  # the first label
+        ("mysql", "VARCHAR(9) DEFAULT x'C3A9'"),  # the character set decides
         ("mysql", "INET6 DEFAULT '::0001'"),  # the server spells it in its own way
         ("mysql", "UUID NOT NULL"),  # MariaDB's zero is not an empty text
         ("mysql", "JSON NOT NULL"),  # null in MySQL, an empty text in MariaDB
