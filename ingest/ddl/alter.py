@@ -240,7 +240,7 @@ def _clause(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     first = cursor.word()
     read = _CLAUSES.get(first)
     if read is None:
-        if first == "ENGINE" and any(token.word == "BLACKHOLE" for token in cursor.items):
+        if _loses_rows(first, [token.word for token in cursor.items]):
             return (Effect("truncate_partition", table, note=_text(cursor.rest())),)
         if first in _OPTIONS:
             # the character set of MySQL's new columns, and of those that are changed without naming one
@@ -250,6 +250,13 @@ def _clause(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
         raise Unread(f"the clause that begins with {cursor.peek().text[:40]!r} is not known here")
     cursor.next()
     return read(cursor, scope, table)
+
+
+def _loses_rows(option: str, words: Sequence[str]) -> bool:
+    """True of an option that takes rows away: MySQL's engine without a store, Oracle's ``MOVE ... INCLUDING ROWS WHERE``."""
+    if option == "ENGINE":
+        return "BLACKHOLE" in words
+    return option in ("MOVE", "SPLIT", "MERGE") and ("INCLUDING", "ROWS") in pairwise(words)
 
 
 # --- columns ------------------------------------------------------------------------------------
@@ -487,6 +494,9 @@ def _set(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
         return _dropped_columns(cursor, scope, table)
     if cursor.accept("SCHEMA"):
         return (Effect("rename_table", table, to=TableId(table.database, scope.column(cursor), table.table)),)
+    if scope.dialect == "postgres" and cursor.word() in ("LOGGED", "UNLOGGED"):
+        # the rows that change between the two come in no message
+        return (Effect("truncate_partition", table, note=f"SET {cursor.next().word}"),)
     if cursor.word() in _SETTINGS or cursor.is_symbol("("):
         return ()
     raise Unread(f"SET {cursor.peek().text[:40]!r} is not known here")
