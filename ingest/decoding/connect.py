@@ -397,13 +397,36 @@ _TEXTS = frozenset({str, type(None)})
 
 def decimal_meaning(parameters: Mapping[str, str]) -> Meaning:
     """Connect's Decimal: unscaled bytes, scale and maybe precision among the parameters."""
-    scale = _small(parameters.get("scale"))
-    precision = _small(parameters.get("connect.decimal.precision"))
+    scale, precision = _small(parameters.get("scale")), _small(parameters.get("connect.decimal.precision"))
+    written = integer(parameters.get("scale")) or 0
+    if precision is not None and _SCALES - _MOST_PLACES <= written < _SCALES:
+        # PostgreSQL's scale below 0, read as if its 11 bits had no sign: NUMERIC(5,-2) comes with 2046
+        return Meaning(
+            f"decimal({precision + _SCALES - written},0)", "bytes", partial(_whole_text, scale=written)
+        )
     if scale is None:
         return Meaning("decimal", "text", str)
     known = precision is not None and 0 <= scale <= precision
     logical = f"decimal({precision},{scale})" if known else "decimal"
     return Meaning(logical, "bytes", lambda value: unscaled_text(value, scale))
+
+
+_SCALES = 1 << 11
+_MOST_PLACES = 1000  # digits before the point that PostgreSQL rounds away, at most
+
+
+def _whole_text(value: bytes, scale: int) -> str:
+    """A whole number from its unscaled bytes.
+
+    Raises:
+        ValueError: it is none, or of more digits than a source has.
+    """
+    if len(value) > _SCALES:
+        raise ValueError(f"{len(value)} bytes with scale {scale} are not a decimal of any source")
+    number, fraction_digits = divmod(int.from_bytes(value, "big", signed=True), 10**scale)
+    if fraction_digits:
+        raise ValueError("a fraction below a scale of less than 0")
+    return str(number)
 
 
 def duration(count: int, unit: int) -> str:

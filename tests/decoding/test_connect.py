@@ -41,6 +41,18 @@ def test_huge_decimals_are_refused(data):
         values.unscaled_text(data, 0)
 
 
+@pytest.mark.parametrize("number", [0, 1200, -100000, 99900])
+def test_scales_below_zero(number):
+    """PostgreSQL's NUMERIC(5,-2) comes with the scale 2046: the base64 of its bytes was taken for the number, in silence."""
+    meaning = connect.decimal_meaning({"scale": "2046", "connect.decimal.precision": "5"})
+    unscaled = number * 10**2046
+    data = unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
+    assert ("decimal(7,0)", "bytes", str(number)) == (meaning.logical, meaning.shape, meaning.text(data))
+    for refused in (b"\x01", b"\x01" * 4000):
+        with pytest.raises(ValueError, match="scale"):
+            meaning.text(refused)
+
+
 def test_durations():
     """A negative span must not round towards the other side."""
     assert ("PT1.5S", "-PT0.000001S", "PT3600S") == tuple(
