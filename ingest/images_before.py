@@ -278,7 +278,11 @@ class Chain:
         """
         read, cells = self._last[key], event.change.new_cells
         is_placed = not read.phase and bool(read.sequence) and number_of(read) is None
-        return is_placed and event.order.sequence > read.sequence and any(each.had != cells.get(each.column) for each in differences)
+        return (
+            is_placed
+            and event.order.sequence > read.sequence
+            and any(each.had != cells.get(each.column) for each in differences)
+        )
 
     def _take(self, event: Placed, done: Iterable[Step]) -> None:
         order, change = event
