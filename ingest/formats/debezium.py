@@ -190,12 +190,10 @@ def wrapped_row(
     key = encoding.key(message.key, hints, declared) if op is DELETE and images[0] is None else None
     before, after = _images(op, images, key, old_key)
     keys = declared.keys or encoding.key_columns(message.key, hints)
-    if op is UPDATE and before and "lsn" in source and _has_key_alone(before, after, keys, plan.schema):
-        before = None
+    before = _told_before(op, (before, after), keys, plan, source)
     missing = _drop_unavailable(before, options) + _drop_unavailable(after, options)
-    unsure = None
-    if after and plan.unsure and "lsn" in source and (before is None if op is UPDATE else old_key):
-        missing, unsure = _unsure_nulls(after, missing, plan, options)
+    unsure = _unsure_nulls(after, plan, source, are_told=_are_nulls_told(op, before, old_key))
+    missing += _drop_unsure(after, unsure, options)
     absent = f"unchanged large values are absent: {', '.join(dict.fromkeys(missing))}" if missing else None
     return Change(
         op=_operation(op, missing, before),
@@ -217,7 +215,7 @@ def wrapped_row(
             "the key changed" if op is INSERT and old_key else None,
             absent,
             _note_of_load(op, source),
-            unsure,
+            _note_of_unsure(unsure, options),
         ),
     )
 
@@ -228,21 +226,21 @@ def _old_key(encoding: Encoding, message: Message, hints: Hints, declared: Table
     return None if old is None else encoding.key(old, hints, declared)
 
 
-def _has_key_alone(
-    before: Image, after: Image | None, keys: Collection[str], schema: Mapping[str, ColumnSchema]
-) -> bool:
-    """True of PostgreSQL's image before an update that says no more than the key, which has not changed.
+def _told_before(
+    op: Op, images: Images, keys: Collection[str], plan: ConnectPlan, source: Image
+) -> Image | None:
+    """The image before; none of PostgreSQL's before an update that says no more than the key, which has not changed.
 
     By ``REPLICA IDENTITY DEFAULT`` the log has the old key of an update that writes it in other bytes (1.0 as 1.00), and the
     connector fills all other columns: with NULL, with the default of one that must not be NULL, or with its type's zero.
     """
-    if (
-        not keys
-        or after is None
-        or any(name not in before or before[name] != after.get(name) for name in keys)
-    ):
-        return False
-    return all(_is_filler(text, schema.get(name)) for name, text in before.items() if name not in keys)
+    before, after = images
+    if op is not UPDATE or not before or not after or not keys or "lsn" not in source:
+        return before
+    if any(name not in before or before[name] != after.get(name) for name in keys):
+        return before
+    others = ((name, text) for name, text in before.items() if name not in keys)
+    return None if all(_is_filler(text, plan.schema.get(name)) for name, text in others) else before
 
 
 def _is_filler(text: str | None, column: ColumnSchema | None) -> bool:
@@ -334,9 +332,8 @@ def flat_row(
     ordered = "deleted" in meta
     places, position = debezium_events.sequence(source) if ordered else ((), None)
     missing = _drop_unavailable(row, options)
-    unsure = None
-    if plan.unsure and "lsn" in source and op is UPDATE:
-        missing, unsure = _unsure_nulls(row, missing, plan, options)
+    unsure = _unsure_nulls(row, plan, source, are_told=_are_nulls_told(op, None, None))
+    missing += _drop_unsure(row, unsure, options)
     clocks = {name: meta.get("source_" + name) for name in debezium_events.CLOCKS}
     return Change(
         op=_operation(op, missing, None),
@@ -353,7 +350,7 @@ def flat_row(
         servers=binlog(source.get("server_id"), source.get("file")),
         event_time=debezium_events.event_time(clocks),
         transaction=source.get("gtid") or source.get("txId"),
-        note=noted(note, unsure),
+        note=noted(note, _note_of_unsure(unsure, options)),
     )
 
 
@@ -443,21 +440,30 @@ def _drop_unavailable(image: Image | None, options: Options) -> list[str]:
     return gone
 
 
-def _unsure_nulls(
-    after: Image, missing: list[str], plan: ConnectPlan, options: Options
-) -> tuple[list[str], str | None]:
-    """What is missing of an image, and the note of its NULLs that may stand for large values which did not change.
+def _are_nulls_told(op: Op, before: Image | None, old_key: Image | None) -> bool:
+    """True if a NULL of PostgreSQL is one: of a new row, and where the log has the whole row before."""
+    return not old_key if op is INSERT else op is not UPDATE or before is not None
 
-    ``left_out`` decides what they are: if it says ``unchanged``, they are taken out of the image.
-    """
-    unsure = [name for name, text in after.items() if text is None and name in plan.unsure]
-    if not unsure or options.left_out == "null":
-        return missing, None
-    if options.left_out is None:
-        return missing, UNSURE_NULLS + compact(unsure)
+
+def _unsure_nulls(after: Image | None, plan: ConnectPlan, source: Image, *, are_told: bool) -> list[str]:
+    """The columns of an image whose NULL may stand for a large value of PostgreSQL that did not change."""
+    if are_told or not plan.unsure or not after or "lsn" not in source:
+        return []
+    return [name for name, text in after.items() if text is None and name in plan.unsure]
+
+
+def _drop_unsure(after: Image | None, unsure: list[str], options: Options) -> list[str]:
+    """Take such columns out of an image if the options say that they did not change."""
+    if not after or options.left_out != "unchanged":
+        return []
     for name in unsure:
         del after[name]
-    return missing + unsure, None
+    return unsure
+
+
+def _note_of_unsure(unsure: list[str], options: Options) -> str | None:
+    """The note by which `ingest.quality.omitted_nulls` finds them, unless the options say what they are."""
+    return UNSURE_NULLS + compact(unsure) if unsure and options.left_out is None else None
 
 
 @lru_cache(maxsize=64)
