@@ -155,11 +155,10 @@ def counted(work: MirrorWork, halves: pa.Table) -> MirrorOutcomes:
     halves = _once(_after(halves, floors)).sort_by([(ORDER, "ascending"), (PART, "ascending")])
     first = 0 if clears else min(lane.first for lane in work.lanes)
     if work.appends:
-        halves = halves.filter(pc.greater_equal(halves[BATCH], first))
-        copies = pa.array(np.ones(halves.num_rows, np.int64))
-        rows = halves.select(work.schema.names).append_column(COPIES, copies)
-        return MirrorOutcomes(rows, cleared, _rejects(halves, work))
-    numbers, copies = _copies(halves, work, first)
+        numbers = pc.indices_nonzero(pc.greater_equal(halves[BATCH], first))
+        copies = pa.array(np.ones(len(numbers), np.int64))
+    else:
+        numbers, copies = _copies(halves, work, first)
     rows = halves.select(work.schema.names).take(numbers).append_column(COPIES, copies)
     return MirrorOutcomes(rows, cleared, _rejects(halves, work))
 
