@@ -19,6 +19,7 @@ from ingest.gold.arrow_files import apart
 from ingest.gold.arrow_parts import RowGroup, pages_of, pieces
 from ingest.gold.arrow_work import LaneWork
 from ingest.gold.change_files import ChangeFiles, change_files
+from ingest.gold.completed import STAGE
 from ingest.gold.lane import Lane, Steps
 from ingest.lake import duck
 from ingest.lake.datafiles import table_of
@@ -33,7 +34,6 @@ from ingest.types import delta
 from ingest.values.conversions import KEEP, in_words
 from ingest.values.typed_values import misfits, value_of
 
-STAGE = "gold"
 _SETTING = ("read", "insert", "update")
 RESPELT, ALTERED, OPEN = 1, 2, 4
 """What a step does to a value: gives it another text; another value; a value that no message contains."""

@@ -22,6 +22,7 @@ from ingest.config.conditions import columns as columns_of
 from ingest.fold import KeyCellError, Texts, texts_of_key
 from ingest.gold.arrow_values import Typed, typed_column
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
+from ingest.gold.completed import STAGE
 from ingest.lake import duck
 from ingest.lake.datafiles import table_of
 from ingest.lake.mirrors import Mirror
@@ -282,7 +283,6 @@ def keep(lake: Lake, mirror: Mirror, rejects: Sequence[Reject], batch: int) -> i
     return len(new) if lake.append(table, REJECTS, f"{STAGE}/{mirror.path}/{mirror.generation}", batch) else 0
 
 
-STAGE = "gold"
 COUNTED = "rejected"
 """Among a mirror's counts: cells and changes that did not fit."""
 _NAMED = ("kind", "source", "key", "column", "raw")
