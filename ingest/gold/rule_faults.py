@@ -71,11 +71,11 @@ def refuse_lost_key(job: Job, keys: Iterable[str]) -> None:
             )
 
 
-def refuse_hidden_columns(job: Job, mirror: Mirror | None, declared: Mapping[LaneId, Declared]) -> None:
+def refuse_hidden_columns(job: Job, mirror: Mirror, declared: Mapping[LaneId, Declared]) -> None:
     """Hold if the source has a column with the name of one that a rule makes: one of them would hide the other."""
     if not job.rule.made:
         return
-    sent = {column.name for column in mirror.sent} if mirror else set()
+    sent = {column.name for column in mirror.sent}
     sent |= {column for name in job.lines for column in (*job.columns_of(name), *declared[name].columns)}
     names = {folded(job.rule.names.get(name) or column_name(name, set())): name for name in sorted(sent)}
     names |= {folded(name): name for name in sorted(sent)}

@@ -101,16 +101,10 @@ def _of_stream(place: str) -> bool:
 
 def _reached(lines: Sequence[Line], lane: LaneId, before: int) -> list[_Reached]:
     """What the books' lines say of a lane in the batches before one."""
-    of_lane = [line for line in lines if (line.source, line.table_id) == lane and line.batch < before]
     return [
-        _NOTHING,
-        *(
-            _Reached(
-                line.order_high or "",
-                MessagePlace(line.batch, line.topic or "", line.partition or 0, _END),
-            )
-            for line in of_lane
-        ),
+        _Reached(line.order_high or "", MessagePlace(line.batch, line.topic or "", line.partition or 0, _END))
+        for line in lines
+        if (line.source, line.table_id) == lane and line.batch < before
     ]
 
 
