@@ -17,7 +17,7 @@ from ingest.gold.lane import Lane, Steps
 from ingest.gold.mirror_schema import Plan
 from ingest.lake.delta import Snapshot, type_of_log
 from ingest.lake.logged_statements import Statement
-from ingest.lake.mirrors import Column
+from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.stamps import NO_STAMPS
 from ingest.values.typed_values import value_of
 
@@ -110,7 +110,8 @@ class _Cells:
     statement has filled, all rows have.
     """
 
-    plan: Plan
+    mirror: Mirror
+    decided: Mirror  # as it was decided last
     before: Snapshot
     stored: dict[str, str]  # the name of a column: the one of the table that has its values
     filled: dict[str, str] = field(default_factory=dict)  # the name of a column: its text
@@ -129,7 +130,7 @@ class _Cells:
         effects = [effect for statement in earlier for effect in statement.effects]
         named = {name for effect in effects for name in (effect.column, effect.to) if isinstance(name, str)}
         named |= {column.name for effect in effects for column in effect.columns}
-        return cls(plan, before, stored, named=named)
+        return cls(plan.mirror, plan.before, before, stored, named=named)
 
     def apply(self, step: SchemaStep, *, converts: bool) -> None:
         """One statement's step; it ``converts`` if it may change values of a column."""
@@ -137,7 +138,7 @@ class _Cells:
             raise _Refused(f"the statement converts values of {step.column}")
         if step.retypes and step.type == step.old:  # it changes NULL alone, and no row has one
             return
-        if {step.column, step.to} & {*self.plan.mirror.keys}:
+        if {step.column, step.to} & {*self.mirror.keys}:
             raise _Refused("the statement concerns its key")
         match step.action:
             case "drop_column":
@@ -170,7 +171,7 @@ class _Cells:
     def fills(self, misfits: Callable[[], Collection[str]]) -> Iterator[Fill]:
         """What the mirror's columns get that they do not have."""
         types_before = self.before.types
-        for column in self.plan.mirror.columns:
+        for column in self.mirror.columns:
             if column.name in self.filled:
                 _refuse_unfit(column, self.filled[column.name])
                 yield Fill(column.column, text=self.filled[column.name])
@@ -183,8 +184,8 @@ class _Cells:
 
     def _refuse_other_values(self, column: Column, misfits: Callable[[], Collection[str]]) -> None:
         """Refuse a column whose values would be others if its messages were read again."""
-        of, kept = self.stored[column.name], self.plan.before.columns if self.plan.before else ()
-        former = next((column for column in kept if column.column == of), None)
+        of = self.stored[column.name]
+        former = next((column for column in self.decided.columns if column.column == of), None)
         moves, kind = of != column.column, type_of_log(self.before.types[of])
         if (
             former is None
@@ -193,7 +194,7 @@ class _Cells:
         ):
             raise _Refused(f"the type of {column.name} becomes another one")
         if moves and not all(
-            column.type == former.type for column in self.plan.mirror.columns if column.column == of
+            column.type == former.type for column in self.mirror.columns if column.column == of
         ):
             raise _Refused(f"{column.name} takes over the values of a column that gets another type")
         if (moves or (kind, former.type) != (column.delta, column.type)) and former.name in misfits():
