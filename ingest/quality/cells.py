@@ -380,12 +380,13 @@ class KeySample:
             return truncates, None, 0
         table = pa.Table.from_batches(self.pages)
         first, second, added, must = (table.column(name).to_numpy() for name in _HASHED)
-        rows, both = table.drop_columns([*_HASHED]), np.union1d(first, second)
+        moved = second[second != first]
+        rows, both = table.drop_columns([*_HASHED]), _distinct(np.concatenate([first, moved]))
         touched = int(len(both) * (_SPACE / self.space))
         if self.space == _SPACE and len(both) <= self.limit:
             return [*truncates, *rows.to_pylist()], None, touched
         always = np.concatenate([first[must], second[must], _added_again(rows, first, second, added)])
-        hashes = np.union1d(both[: self.limit], np.unique(always)[: max(ALWAYS, self.limit)])
+        hashes = np.union1d(both[: self.limit], _distinct(always)[: max(ALWAYS, self.limit)])
         # of the other keys of a changed key, changes may have been left out
         hashes = hashes[hashes < self.space]
         kept = pa.array(np.isin(first, hashes) | np.isin(second, hashes))
@@ -405,6 +406,14 @@ class KeySample:
         self.pages.clear()
         self.truncates.clear()
         self._bytes = 0
+
+
+def _distinct(hashes: Hashes) -> Hashes:
+    """Each hash once, in their order: to sort them takes a tenth of what `numpy.unique` does."""
+    ordered: Hashes = np.sort(hashes)
+    is_new = np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]
+    distinct: Hashes = ordered[is_new]
+    return distinct
 
 
 def _added_again(changes: pa.Table, first: Hashes, second: Hashes, added: Hashes) -> Hashes:
@@ -477,7 +486,8 @@ class _Reading:
         kept = pc.less_equal(rows.column("batch"), self.applied)
         if self.above:
             kept = pc.and_(kept, pc.greater(rows.column("order_key"), self.above))
-        rows = rows.filter(kept)
+        if not pc.all(kept).as_py():  # else the images would be copied
+            rows = rows.filter(kept)
         if rows.num_rows:
             self.sample.add(stamped(rows, self.stamps).select(columns_for([self.stamps], CHANGE)))
         return int(rows.num_rows)
