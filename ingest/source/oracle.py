@@ -232,23 +232,27 @@ def _moment(value: str, zoned: bool, digits: int = 9) -> str:
 
 def key(column: SourceColumn) -> Key:
     """Every type as it is; texts of the national character set in ASCII, because a statement may lack their characters."""
-    name, kind = name_of(column.name), _kind(column)
-    if kind in (*_NUMBERS, "INTEGER"):
-        return Key(name, column.text, "TO_NUMBER({})")
-    if kind in _REALS:
-        return Key(name, f"TO_CHAR({name})", f"TO_{kind}({{}})")
-    if kind == "DATE":
-        return Key(name, f"TO_CHAR({name}, {_DATE})", f"TO_DATE({{}}, {_DATE})")
-    if kind.startswith("TIMESTAMP") and "TIME ZONE" in kind:
-        text = f"TO_CHAR({name} AT TIME ZONE '+00:00', {_TIME})"
-        return Key(name, text, f"FROM_TZ(TO_TIMESTAMP({{}}, {_TIME}), '+00:00')")
-    if kind.startswith("TIMESTAMP"):
-        return Key(name, f"TO_CHAR({name}, {_TIME})", f"TO_TIMESTAMP({{}}, {_TIME})")
-    if kind == "RAW":
-        return Key(name, f"RAWTOHEX({name})", "HEXTORAW({})")
-    if kind in _NATIONAL:
-        return Key(name, f"ASCIISTR({name})", "UNISTR({})")
-    return Key(name, column.text, "{}")
+    name = name_of(column.name)
+    text, literal = _KEYS.get(_kind(column), ("{text}", "{}"))
+    return Key(name, text.format(name=name, text=column.text), literal)
+
+
+_KEYS = {
+    **dict.fromkeys((*_NUMBERS, "INTEGER"), ("{text}", "TO_NUMBER({})")),
+    **{kind: ("TO_CHAR({name})", f"TO_{kind}({{}})") for kind in _REALS},
+    "DATE": (f"TO_CHAR({{name}}, {_DATE})", f"TO_DATE({{}}, {_DATE})"),
+    **dict.fromkeys(
+        ("TIMESTAMP WITH TIME ZONE", "TIMESTAMP WITH LOCAL TIME ZONE"),
+        (
+            f"TO_CHAR({{name}} AT TIME ZONE '+00:00', {_TIME})",
+            f"FROM_TZ(TO_TIMESTAMP({{}}, {_TIME}), '+00:00')",
+        ),
+    ),
+    "TIMESTAMP": (f"TO_CHAR({{name}}, {_TIME})", f"TO_TIMESTAMP({{}}, {_TIME})"),
+    "RAW": ("RAWTOHEX({name})", "HEXTORAW({})"),
+    **dict.fromkeys(_NATIONAL, ("ASCIISTR({name})", "UNISTR({})")),
+}
+"""By type, the SQL that writes a key column and the SQL that reads what was written."""
 
 
 def equal(column: SourceColumn, text: str) -> str:

@@ -233,16 +233,21 @@ def key(column: SourceColumn) -> Key:
     if kind in _CHARACTERS:
         text = f"CONVERT(varchar(max), CAST(CAST({name} AS nvarchar(4000)) AS varbinary(8000)), 2)"
         return Key(name, text, _character("CONVERT(varbinary(8000), {}, 2)", kind, size, collation))
-    if kind in _BYTES:
-        declared = "binary(8)" if kind == "timestamp" else f"{kind}{size}"
-        return Key(name, f"CONVERT(varchar(max), {name}, 2)", f"CONVERT({declared}, {{}}, 2)")
-    if kind in ("datetime", "datetime2", "smalldatetime"):
-        return Key(name, f"CONVERT(varchar(27), {name}, 121)", f"CONVERT({kind}{size}, {{}}, 121)")
-    if kind == "datetimeoffset":
-        return Key(name, f"CONVERT(varchar(34), {name}, 121)", f"CAST({{}} AS {kind}{size})")
-    if kind == "bit":
-        return Key(name, f"CONVERT(char(1), {name})", "CAST({} AS bit)")
-    return Key(name, column.text, f"CAST({{}} AS {kind}{size})")
+    text, literal = _KEYS.get(kind, ("{text}", "CAST({} AS {type})"))
+    declared = "binary(8)" if kind == "timestamp" else f"{kind}{size}"
+    return Key(name, text.format(name=name, text=column.text), literal.format("{}", type=declared))
+
+
+_KEYS = {
+    **dict.fromkeys(_BYTES, ("CONVERT(varchar(max), {name}, 2)", "CONVERT({type}, {}, 2)")),
+    **dict.fromkeys(
+        ("datetime", "datetime2", "smalldatetime"),
+        ("CONVERT(varchar(27), {name}, 121)", "CONVERT({type}, {}, 121)"),
+    ),
+    "datetimeoffset": ("CONVERT(varchar(34), {name}, 121)", "CAST({} AS {type})"),
+    "bit": ("CONVERT(char(1), {name})", "CAST({} AS bit)"),
+}
+"""By type, the SQL that writes a key column and the SQL that reads what was written."""
 
 
 def _character(data: str, kind: str, size: str, collation: str) -> str:
