@@ -24,14 +24,11 @@ from ingest.decoding import database_kinds
 from ingest.decoding.converters import Converters, Maker, Settings
 from ingest.decoding.database_kinds import TypesOf
 from ingest.errors import Undecodable
-from ingest.values.json_records import kept_of
+from ingest.values.json_records import Count, Kept, Text, kept_of
 from ingest.values.remembered import remembered
 
 REPAIRED = "repaired: comments or trailing commas"
 
-Text = str | None | UnsetType
-Count = int | str | None | UnsetType
-Bytes = Raw | UnsetType
 Rows = list[Image | None]
 _Kept = TypeVar("_Kept")
 
@@ -49,15 +46,15 @@ class Envelope(msgspec.Struct, Generic[_Kept], gc=False, rename="camel"):
     gtid: Text = UNSET
     data: _Kept | UnsetType = UNSET
     old: _Kept | UnsetType = UNSET
-    mysql_type: Bytes = UNSET
-    pk_names: Bytes = UNSET
-    sql_type: Bytes = UNSET  # never read: its codes differ between writers
-    ts: Bytes = UNSET  # never read: the writer's clock
-    tidb: Bytes = msgspec.field(default=UNSET, name="_tidb")
+    mysql_type: Kept = UNSET
+    pk_names: Kept = UNSET
+    sql_type: Kept = UNSET  # never read: its codes differ between writers
+    ts: Kept = UNSET  # never read: the writer's clock
+    tidb: Kept = msgspec.field(default=UNSET, name="_tidb")
     schema: Text = UNSET  # between database and table, where the source has it
-    column_type: Bytes = UNSET  # what `mysqlType` is for a source that is not MySQL
+    column_type: Kept = UNSET  # what `mysqlType` is for a source that is not MySQL
     db_type: Text = UNSET
-    op_type: Bytes = UNSET  # never read: `type` says the same
+    op_type: Kept = UNSET  # never read: `type` says the same
 
 
 Decoded = Envelope[Rows | None]
@@ -184,14 +181,14 @@ def raw_rows(kept: Raw) -> list[Raw]:
     return raws
 
 
-def types_of(envelope: Found) -> Bytes:
+def types_of(envelope: Found) -> Kept:
     """The member with the types of the columns: ``mysqlType``, or ``columnType`` from a source that is not MySQL."""
     if envelope.column_type is UNSET or not absent(envelope.mysql_type):
         return envelope.mysql_type
     return envelope.column_type
 
 
-def declared_types(raw: Bytes) -> dict[str, str]:
+def declared_types(raw: Kept) -> dict[str, str]:
     """``mysqlType`` or ``columnType``: each column's type as the writer names it."""
     listed = kept_of(raw) or b"{}"
     if listed[:1] != b"{":

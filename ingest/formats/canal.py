@@ -49,7 +49,7 @@ from ingest.errors import Undecodable, counted
 from ingest.fold import may_change_key
 from ingest.formats import About, SharedEvidence
 from ingest.images_before import ImagesBefore
-from ingest.values.json_records import count_of
+from ingest.values.json_records import Count, count_of
 from ingest.values.remembered import remembered
 
 ABOUT = About(
@@ -211,7 +211,7 @@ def _odd_name(table: str) -> str | None:
     return "the table name begins or ends with a space" if table != table.strip() else None
 
 
-def _event_time(es: flat_messages.Count) -> int | None:
+def _event_time(es: Count) -> int | None:
     """Microseconds from ``es``, whose milliseconds are padded seconds in the open-source writer."""
     count = count_of(es)
     return values.micros_of(count, 1000) if count and count > 0 else None
