@@ -110,7 +110,9 @@ def test_a_schema_of_another_kind_is_the_messages_fault(port):
     assert "bad-schema" == refused.value.code
 
 
-@pytest.mark.parametrize(("number", "why"), [(5, "answered 500"), (6, "something else than a schema"), (7, "lacks gone")])
+@pytest.mark.parametrize(
+    ("number", "why"), [(5, "answered 500"), (6, "something else than a schema"), (7, "lacks gone")]
+)
 def test_odd_answers_are_explained(port, number, why):
     """A registry that answers something else needs the operator, who must see what it answered."""
     with pytest.raises(SetupError, match=why):
