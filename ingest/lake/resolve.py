@@ -444,13 +444,17 @@ class _Made:
                     self.created[effect.table] = statement.order
             for spelt in self._cased(effect, statement):
                 if effect.action != "create_table":
-                    # under another name it may have sent rows
-                    done = replace(spelt, note=None) if spelt.note == UNSENT else spelt
-                    self.lives.setdefault(effect.table, []).append(done)
-                    if effect.table in self.effects:
-                        self.effects[effect.table].append(done)
+                    self._record(effect.table, spelt)
                 self._structure(spelt)
                 yield spelt
+
+    def _record(self, table: TableId, done: Effect) -> None:
+        """Keep what a statement has done to a table."""
+        if done.note == UNSENT:  # under another name it may have sent rows
+            done = replace(done, note=None)
+        self.lives.setdefault(table, []).append(done)
+        if table in self.effects:
+            self.effects[table].append(done)
 
     def _begun(self, created: Effect, life: list[Effect] | None) -> list[Effect]:
         """What was done to a table that is created, or to the one that it is LIKE; it may exist, with a ``life``."""
