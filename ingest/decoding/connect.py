@@ -422,7 +422,7 @@ def _whole_text(value: bytes, scale: int) -> str:
         ValueError: it is none, or of more digits than a source has.
     """
     if len(value) > _SCALES:
-        raise ValueError(f"{len(value)} bytes with scale {scale} are not a decimal of any source")
+        raise ValueError(f"no source has a decimal of scale {scale} and so many digits")
     number, fraction_digits = divmod(int.from_bytes(value, "big", signed=True), 10**scale)
     if fraction_digits:
         raise ValueError("a fraction below a scale of less than 0")
