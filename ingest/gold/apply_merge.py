@@ -87,7 +87,7 @@ def _merged(
         _count_rows(lake, fold, source, guard, cleared)
     elif fold.fresh:
         guard.set_on(lake.spark)
-        mirror_table.load(lake, mirror, source, made_of(lake, plan))
+        mirror_table.load(lake, mirror, source, plan.job.rule)
     elif work.states:
         guard.set_on(lake.spark)
         _replace_states(lake, mirror, source)
@@ -128,7 +128,7 @@ def _count_rows(
     mirror = fold.plan.mirror
     if not fold.before.exists:
         guard.set_on(lake.spark)
-        mirror_table.load(lake, mirror, merge_rows.each(source), made_of(lake, fold.plan))
+        mirror_table.load(lake, mirror, merge_rows.each(source), fold.plan.job.rule)
     elif fold.again:
         merge_rows.replaced(lake, mirror, source, guard)
     elif cleared:
@@ -199,11 +199,6 @@ def prepare(lake: Lake, plan: Plan, before: Snapshot) -> None:
         mirror_table.turn_feed_on(lake, plan.mirror, before)
     mirror_table.add_columns(lake, plan.mirror, before.columns)
     mirror_table.reshape(lake, plan.mirror, before.columns)
-
-
-def made_of(lake: Tables, plan: Plan) -> mirror_table.Made:
-    """How the mirror's table is created."""
-    return mirror_table.Made.of(lake.pipeline, plan.job.rule)
 
 
 def finish(lake: Lake, mirror: Mirror, before: Snapshot) -> None:

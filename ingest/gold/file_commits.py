@@ -85,14 +85,14 @@ def _described(lake: Tables, fold: FoldPlan) -> dict[str, Any]:
 
     delta-rs would require features that the table does not use.
     """
-    given = mirror_table.Made.of(lake.pipeline, fold.plan.job.rule)
+    rule = fold.plan.job.rule
     meta = {
         "description": mirror_table.description(fold.plan.mirror),
         "format": {"provider": "parquet", "options": {}},
         "partitionColumns": [],
-        "configuration": given.properties(lake.pipeline.horizon_days),
+        "configuration": mirror_table.properties(lake.pipeline, rule),
     }
-    if given.plain:
+    if mirror_table.is_plain(lake.pipeline, rule):
         return {"meta": meta, "protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}
     vectors = [delta.VECTORS_FEATURE]
     protocol = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -31,37 +30,30 @@ METRICS = {
 """A commit's metrics: the names that MERGE uses in the log, and those of a mirror's counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
-    """How a mirror's table is created."""
-
-    plain: bool = False  # without deletion vectors, for readers that do not support them
-    change_feed: bool = False
-
-    @classmethod
-    def of(cls, pipeline: Pipeline, rule: TableRule) -> Made:
-        """As the pipeline file says."""
-        return cls(rule.plain_tables or pipeline.plain_tables, rule.change_feed)
-
-    def properties(self, horizon_days: int) -> dict[str, str]:
-        """Its Delta properties; history is kept for the retention period."""
-        return {
-            delta.VECTORS: "false" if self.plain else "true",
-            delta.CHANGE_FEED: str(self.change_feed).lower(),
-            "delta.deletedFileRetentionDuration": f"interval {horizon_days} days",
-            "delta.logRetentionDuration": f"interval {max(30, horizon_days)} days",
-        }
+def is_plain(pipeline: Pipeline, rule: TableRule) -> bool:
+    """True for a table without deletion vectors, for readers that do not support them."""
+    return rule.plain_tables or pipeline.plain_tables
 
 
-def create(lake: Lake, mirror: Mirror, made: Made) -> None:
+def properties(pipeline: Pipeline, rule: TableRule) -> dict[str, str]:
+    """A mirror's Delta properties; history is kept for the retention period."""
+    return {
+        delta.VECTORS: str(not is_plain(pipeline, rule)).lower(),
+        delta.CHANGE_FEED: str(rule.change_feed).lower(),
+        "delta.deletedFileRetentionDuration": f"interval {pipeline.horizon_days} days",
+        "delta.logRetentionDuration": f"interval {max(30, pipeline.horizon_days)} days",
+    }
+
+
+def create(lake: Lake, mirror: Mirror, rule: TableRule) -> None:
     """Create the mirror's table without rows; keys come first, because Delta keeps statistics of the first columns."""
     columns = ", ".join(map(_defined, mirror.columns))
     lake.spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {lake.named(mirror.path)} ({columns}) {_head(lake, mirror, made)}"
+        f"CREATE TABLE IF NOT EXISTS {lake.named(mirror.path)} ({columns}) {_head(lake, mirror, rule)}"
     )
 
 
-def load(lake: Lake, mirror: Mirror, source: DataFrame, made: Made) -> None:
+def load(lake: Lake, mirror: Mirror, source: DataFrame, rule: TableRule) -> None:
     """Create the mirror's table with typed outcomes as its first rows, in one commit; the lake's session carries the guard.
 
     There is no table to replace, but a plain CREATE fails on files that a failed or killed write has left there.
@@ -72,7 +64,7 @@ def load(lake: Lake, mirror: Mirror, source: DataFrame, made: Made) -> None:
     ]
     source.where(~F.col(GONE)).select(*columns).createOrReplaceTempView("first_rows")
     lake.spark.sql(
-        f"CREATE OR REPLACE TABLE {lake.named(mirror.path)} {_head(lake, mirror, made)} AS SELECT * FROM first_rows"
+        f"CREATE OR REPLACE TABLE {lake.named(mirror.path)} {_head(lake, mirror, rule)} AS SELECT * FROM first_rows"
     )
 
 
@@ -96,10 +88,10 @@ def _defined(column: MirrorColumn) -> str:
     return f"{quoted(column.column)} {column.delta}" + (f" COMMENT {literal(comment)}" if comment else "")
 
 
-def _head(lake: Tables, mirror: Mirror, made: Made) -> str:
-    given = made.properties(lake.pipeline.horizon_days).items()
-    properties = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in given)
-    return f"USING delta COMMENT {literal(description(mirror))} TBLPROPERTIES ({properties})"
+def _head(lake: Tables, mirror: Mirror, rule: TableRule) -> str:
+    given = properties(lake.pipeline, rule).items()
+    listed = ", ".join(f"{literal(name)} = {literal(value)}" for name, value in given)
+    return f"USING delta COMMENT {literal(description(mirror))} TBLPROPERTIES ({listed})"
 
 
 def description(mirror: Mirror) -> str:

@@ -242,8 +242,7 @@ def _rows(lake: Lake, shadow: Lake, mirror: Mirror) -> Staged | DataFrame:
     if lake.snapshot(mirror.path).exists:
         mirror_table.allow_zoneless(lake, mirror, [column.delta for column in mirror.columns])
     else:
-        made = mirror_table.Made.of(lake.pipeline, _rule(lake, mirror))
-        mirror_table.create(lake, mirror, made)
+        mirror_table.create(lake, mirror, _rule(lake, mirror))
     return shadow.read(mirror.path)
 
 
