@@ -232,7 +232,7 @@ def _told_before(
     """The image before; none of PostgreSQL's before an update that says no more than the key, which has not changed.
 
     By ``REPLICA IDENTITY DEFAULT`` the log has the old key of an update that writes it in other bytes (1.0 as 1.00), and the
-    connector fills all other columns: with NULL, with the default of one that must not be NULL, or with its type's zero.
+    connector fills all other columns: with NULL, or, of one that must not be NULL, with its default or its type's zero.
     """
     before, after = images
     if op is not UPDATE or not before or not after or not keys or "lsn" not in source:
@@ -244,11 +244,17 @@ def _told_before(
 
 
 def _is_filler(text: str | None, column: ColumnSchema | None) -> bool:
-    """True of a value that stands in a column of which the log has none."""
+    """True of what stands in a column of which the log has no value: NULL, unless it must not be NULL."""
     if text is None:
         return True
+    if column is not None and column.nullable:
+        return False
     is_default = column is not None and column.default == text
-    return is_default or connect.is_placeholder(text) or text in ("false", "[]") or not text.strip("0.:")
+    return is_default or text in _ZEROS or connect.is_placeholder(text) or text.strip("0.:") in ("", "Z")
+
+
+_ZEROS = frozenset(("false", "[]", "{}", "PT0S", "P0Y0M0DT0H0M0S"))
+"""What the connector writes for no value of a boolean, an array, hstore and an interval; other types have noughts."""
 
 
 def _note_of_load(op: Op, source: Image) -> str | None:

@@ -144,3 +144,68 @@ def test_a_null_that_is_none_in_doubt(tmp_path: Path, first: object, is_told: bo
     assert [] == mine.load("insert", id=1, price=first, note="a")
     assert [] == mine.load("update", id=1, price=None, note="b")
     assert mine.price(1) is None
+
+
+@pytest.mark.parametrize("mask", ["hmac", "last4"])
+@pytest.mark.parametrize("masked", ["price", "note"])
+def test_a_mask_hides_no_large_value_from_the_doubt(tmp_path: Path, masked: str, mask: str) -> None:
+    """Masked values are short, whatever they stand for, and make their rows short."""
+    rule = replace(ARRAYS, mask={masked: mask})
+    mine = Photos(tmp_path, rule, dialect="debezium", stages=STAGES)
+    assert [] == mine.load("insert", id=1, price=PRICES[:60], note="a" * 3000)
+    [complaint] = mine.load("update", id=1, price=None, note="b")
+    assert "came with NULL in price" in complaint
+
+
+class Emptied(Photos):
+    """The same by REPLICA IDENTITY FULL: an array that is empty, not large."""
+
+    def message(self, op: str, row: dict[str, Any]) -> dict[str, Any]:
+        """A row change whose image before has values that may stand for none in columns that must not be NULL."""
+        message = super().message(op, row)
+        if op == "update":
+            message["payload"]["before"] = {"id": row["id"], "price": [], "note": ""}
+        return message
+
+
+@pytest.mark.parametrize("left_out", ["null", "unchanged", None])
+def test_an_image_before_with_zeros_tells_nulls(tmp_path: Path, left_out: str | None) -> None:
+    """It was taken for one that the connector has filled, and its row's NULL for an unchanged value."""
+    mine = Emptied(tmp_path, ARRAYS, dialect="debezium", stages=STAGES)
+    mine.left_out = left_out
+    assert [] == mine.load("insert", id=1, price=[], note="")
+    assert [] == mine.load("update", id=1, price=None, note="")
+    assert mine.price(1) is None
+
+
+def test_a_note_may_have_another_remark_behind_it(tmp_path: Path) -> None:
+    """A row with a large text and a NULL, whose key changed in a file: the check ended with an error."""
+    mine = Moved(tmp_path, ARRAYS, dialect="debezium", stages=STAGES)
+    assert [] == mine.load("insert", id=1, price=PRICES, note="a")
+    mine.number += 1
+    mine.lines += [json.dumps(mine.message("delete", {"id": 1}))]
+    [complaint] = mine.load("update", id=7, price=None, note="__debezium_unavailable_value")
+    assert "came with NULL in price" in complaint
+
+
+class Moved(Photos):
+    """The same in flattened rows; a changed key comes as a delete and a new row at one position."""
+
+    def message(self, op: str, row: dict[str, Any]) -> dict[str, Any]:
+        """A flattened row with its schema."""
+        doubles = {"type": "array", "items": {"type": "double", "optional": True}, "optional": True}
+        fields = [
+            {"type": "int64", "field": "id"},
+            {**doubles, "field": "price"},
+            {"type": "string", "optional": True, "field": "note"},
+            {"type": "string", "optional": True, "field": "__deleted"},
+            {"type": "int64", "optional": True, "field": "__lsn"},
+            {"type": "string", "optional": True, "field": "__db"},
+            {"type": "string", "optional": True, "field": "__schema"},
+            {"type": "string", "optional": True, "field": "__table"},
+            {"type": "string", "optional": True, "field": "__connector"},
+        ]
+        place = {"__deleted": str(op == "delete").lower(), "__lsn": 100 + min(self.number, 2)}
+        names = {"__db": "d", "__schema": "s", "__table": "t", "__connector": "postgresql"}
+        payload = {"price": None, "note": None, **row, **place, **names}
+        return {"schema": {"type": "struct", "fields": fields}, "payload": payload}
