@@ -480,7 +480,7 @@ def _refolded(
             unusable += [place] if new else []
             continue
         touched.update(concerned if new else ())
-        for key in concerned:  # it may take over values that another one had
+        for key in concerned if len(concerned) > 1 else ():  # it may take over values that another one had
             links[key].update(concerned)
     for _step in steps(table, events.placed):
         pass

@@ -486,7 +486,9 @@ def _has_room(places: re.Match[str], value: Decimal | None) -> bool:
     if value is None:
         return True
     digits, scale = int(places[1]), int(places[2])
-    return abs(value) < Decimal(10) ** (digits - scale) and value == round(value, scale)
+    return abs(value) < Decimal(10) ** (digits - scale) and value == value.quantize(
+        Decimal(1).scaleb(-scale), context=_EXACT
+    )
 
 
 def _same(text: str) -> str:

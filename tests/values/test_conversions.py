@@ -217,6 +217,7 @@ def test_what_cannot_be_known_is_said(old: str, new: str, declared: str) -> None
         ("float64", "float32", "FLOAT(7,2)", "NaN", "1.234"),
         ("float64", "float64", "DOUBLE(8,2)", "-1234.5", "-1234.5678"),
         ("float32", "float32", "FLOAT(7,2)", "99999.99", "100000.5"),
+        ("float64", "float64", "DOUBLE(255,30)", "1234567890123456789", "1e-31"),
         ("unknown", "int32", "INT", "12", "2024-01-02"),  # a date's digits, or a text's number
     ],
 )
