@@ -183,10 +183,13 @@ _RANKS = {
 
 
 def _one_by_one(renames: list[Effect]) -> list[Effect]:
-    """Renames in an order in which each new name is free; those that exchange their names say so."""
+    """Renames in an order in which each new name is free; those that exchange their names say so.
+
+    MySQL takes ``RENAME COLUMN c TO c`` where the column is called ``C``, too.
+    """
     effects: list[Effect] = []
     rings: list[Effect] = []
-    waiting = {rename.name.casefold(): rename for rename in renames if rename.column != rename.to}
+    waiting = {rename.name.casefold(): rename for rename in renames}
     for first in [*waiting]:
         row: dict[str, Effect] = {}  # each takes the name of the next one
         name = first

@@ -524,10 +524,19 @@ class _Made:
         return effect if spelling == effect.to else replace(effect, column=spelling)
 
     def _cased(self, effect: Effect, statement: Statement) -> Iterator[Effect]:
-        """A MODIFY that writes a column in another letter case is also a rename: MySQL gives the column that name."""
+        """A MODIFY that writes a column in another letter case is also a rename: MySQL gives the column that name.
+
+        A rename of a column to the name that it has is none.
+        """
         structure = self.structures.get(effect.table, Structure())
+        is_respelling = effect.action == "rename_column" and effect.name == effect.new_name
         if effect.note != EXCHANGED:
             effect = self._spelt(effect, structure, statement)
+        if is_respelling:
+            rows, old, name = self.sent(statement.source, effect.table), effect.name, effect.new_name
+            if old != name and (name in rows or old not in rows or rows[old].high <= statement.order):
+                yield effect
+            return
         name = effect.name
         folded, is_mysql = name.casefold(), effect.dialect in (None, "mysql")
         made = structure.names.get(folded)

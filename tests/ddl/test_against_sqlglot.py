@@ -28,8 +28,6 @@ MISREAD_BY_SQLGLOT: dict[str, Facts] = {
         ("add_column", "c"),
         ("add_column", "d"),
     ],
-    # it lists a rename that changes nothing
-    "ALTER TABLE users RENAME COLUMN a TO a": [],
 }
 
 
