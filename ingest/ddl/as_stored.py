@@ -34,7 +34,13 @@ _STORED = {
 }  # fmt: skip
 
 
-def default(items: Sequence[Token], logical: str | None, declared: str | None, dialect: Dialect) -> Default:
+def default(
+    items: Sequence[Token],
+    logical: str | None,
+    declared: str | None,
+    dialect: Dialect,
+    charset: str | None = None,
+) -> Default:
     """What a DEFAULT's tokens give to existing rows.
 
     Args:
@@ -42,6 +48,7 @@ def default(items: Sequence[Token], logical: str | None, declared: str | None, d
         logical: the column's logical type; None if the statement does not name it.
         declared: the same as the source wrote it.
         dialect: the database's.
+        charset: the column's character set, in lower case; None if the definition does not name it.
 
     Raises:
         Unread: there are no tokens.
@@ -59,7 +66,10 @@ def default(items: Sequence[Token], logical: str | None, declared: str | None, d
     if (made := _EMPTY_JSON.get("".join(token.text.upper() for token in items[:4]))) and logical == "json":
         return Default(made, True)
     try:
-        text = _text_of(items, logical, declared or "", casts, dialect)
+        literal = _literal(items)
+        if charset and literal.kind in ("bits", "hex") and logical == "string":
+            literal = stored_mysql.in_charset(literal, charset)
+        text = _text_of(literal, logical, declared or "", casts, dialect)
     except (ValueError, ArithmeticError):
         return EXPRESSION
     return Default(text, True)
@@ -74,9 +84,8 @@ def default_of_type(logical: str | None, declared: str | None) -> Default:
 
 
 def _text_of(
-    items: Sequence[Token], logical: str | None, declared: str, casts: Sequence[str], dialect: Dialect
+    literal: Token, logical: str | None, declared: str, casts: Sequence[str], dialect: Dialect
 ) -> str | None:
-    literal = _literal(items)
     if dialect == "oracle" and literal.kind == "string" and not literal.text:
         return None  # Oracle takes an empty text for NULL
     rule = _STORED[dialect]
@@ -92,7 +101,7 @@ def _text_of(
 def _literal(items: Sequence[Token]) -> Token:
     """One token for a literal; a number has its sign, TRUE and FALSE are of kind ``truth``."""
     token = items[-1]
-    if len(items) == 1 and token.kind in ("bits", "hex", "string", "moment"):
+    if len(items) == 1 and token.kind in ("bits", "hex", "string", "unicode", "moment"):
         return token
     if len(items) == 1 and token.word in ("TRUE", "FALSE"):
         return token._replace(kind="truth", text=token.word.lower())

@@ -135,8 +135,8 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
         attributes.serial |= dialect == "sqlserver" and declared.lower() in _VERSIONS
     if attributes.generated and logical is None:
         logical = "unknown"  # Oracle takes a virtual column's type from its expression
-    default, has_default, note = _default(attributes, logical, declared, dialect)
     own = (attributes.charset or _implied_charset(declared or "")) if dialect == "mysql" else None
+    default, has_default, note = _default(attributes, logical, declared, dialect, own)
     made = ColumnDefinition(
         column,
         logical,
@@ -459,7 +459,7 @@ def _read_attribute(cursor: Cursor, attributes: _Attributes, dialect: Dialect) -
 
 
 def _default(
-    found: _Attributes, logical: str | None, declared: str | None, dialect: Dialect
+    found: _Attributes, logical: str | None, declared: str | None, dialect: Dialect, charset: str | None
 ) -> as_stored.Default:
     if found.serial:
         return as_stored.Default(None, True, "identity")
@@ -469,7 +469,7 @@ def _default(
         return as_stored.default_of_type(logical, declared)
     if not found.default or (dialect == "sqlserver" and found.nullable is not False and not found.fills):
         return as_stored.Default()
-    return as_stored.default(found.default, logical, declared, dialect)
+    return as_stored.default(found.default, logical, declared, dialect, charset)
 
 
 _ZEROS = {"time": "00:00:00", "year": "0", "string": "", "set": "", "bit": "0"}

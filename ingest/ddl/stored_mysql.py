@@ -10,6 +10,7 @@ from uuid import UUID
 
 from ingest import types, values
 from ingest.ddl.tokens import Token
+from ingest.values import charsets
 from ingest.values.conversions import conversion
 
 _NUMBERS = ("integer", "decimal", "float")
@@ -22,7 +23,7 @@ def stored(literal: Token, logical: str, declared: str) -> str:
     Raises:
         ValueError: it is not certain.
     """
-    text = _read(literal, logical)
+    text = _read(literal, logical, declared)
     family = types.base(logical)
     if (respelt := _OWN_TEXTS.get(declared.lower())) is not None:
         return respelt(text)
@@ -38,6 +39,23 @@ def stored(literal: Token, logical: str, declared: str) -> str:
     if family in ("string", "set", *_CLOCKS):
         return conversion(logical, logical, declared).of(text)
     return padded(text, declared) if family == "binary" else text
+
+
+def in_charset(literal: Token, charset: str) -> Token:
+    """Bits or hexadecimal digits as the text that their bytes are in a character set; zeros come before a part of a character.
+
+    Raises:
+        ValueError: they are none, or it is not certain.
+    """
+    raw = _raw(literal)
+    short = -len(raw) % _WIDTHS.get(charset, 1)
+    if short and charset not in ("ucs2", "utf16", "utf32"):
+        raise ValueError("the last character lacks bytes")
+    return literal._replace(kind="string", text=charsets.decoded(b"\0" * short + raw, charset))
+
+
+_WIDTHS = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
+"""The bytes of a character, or of half of one, by character set."""
 
 
 def _uuid(text: str) -> str:
@@ -56,13 +74,20 @@ _OWN_TEXTS = {"uuid": _uuid, "inet4": _address, "inet6": _address}
 """MariaDB's types that spell a value in one way; other spellings are left to the server."""
 
 
-def _read(literal: Token, logical: str) -> str:
+_LONG = re.compile(r"(?:(?:tiny|medium|long)?(?:text|blob)|long\b).*", re.IGNORECASE | re.DOTALL)
+
+
+def _read(literal: Token, logical: str, declared: str) -> str:
     """A literal as a value of the type, whatever its length or digits."""
     family, text, is_number = types.base(logical), literal.text, literal.kind == "number"
     if literal.kind in ("bits", "hex"):
         return _bits(literal, family)
     if literal.kind == "truth" and family != "boolean":
         text, is_number = str(int(text == "true")), True
+    if literal.kind == "unicode" and _LONG.fullmatch(declared):
+        raise ValueError("MariaDB stores the digits of the bytes, MySQL the text")
+    if literal.kind == "moment" and family not in _MOMENTS:
+        text = _printed_moment(text)
     if is_number:
         text = _of_number(text, family)
     elif family == "bit" and literal.kind == "string":
@@ -95,11 +120,19 @@ def _bits(literal: Token, family: str) -> str:
     bits, text = literal.kind == "bits", literal.text
     if family == "year":
         raise ValueError(text)
-    number = int(text or "0", 2 if bits else 16)
     if types.family(family) in _NUMBERS:
-        return str(number)
-    raw = number.to_bytes((len(text) + 7) // 8 if bits else (len(text) + 1) // 2)
+        return str(int(text or "0", 2 if bits else 16))
+    raw = _raw(literal)
+    if family != "binary" and b"\0" in raw:
+        raise ValueError("the table's character set may have several bytes for each character")
     return values.base64_text(raw) if family == "binary" else raw.decode("ascii")
+
+
+def _raw(literal: Token) -> bytes:
+    """The bytes of bits or of hexadecimal digits."""
+    bits, text = literal.kind == "bits", literal.text
+    number = int(text or "0", 2 if bits else 16)
+    return number.to_bytes((len(text) + 7) // 8 if bits else (len(text) + 1) // 2)
 
 
 def scaled(text: str, logical: str) -> str:
@@ -151,6 +184,16 @@ def _date(text: str) -> str:
         raise ValueError(text)
     year, month, day = (int(part) for part in match.groups())
     return dt.date(year, month, day).isoformat()
+
+
+def _printed_moment(text: str) -> str:
+    """What a text column stores for ``DATE '2024-1-2'`` and its like: the moment as the server prints it."""
+    whole, dot, fraction = text.partition(".")
+    if dot and not re.fullmatch("[0-9]{1,6}", fraction):
+        raise ValueError(text)
+    if _CLOCK.fullmatch(whole):
+        return _time(whole) + dot + fraction
+    return (_date if len(whole) < 11 and not dot else _datetime)(whole) + dot + fraction
 
 
 def _datetime(text: str) -> str:

@@ -29,7 +29,11 @@ class Unread(Exception):
 
 
 class Token(NamedTuple):
-    """``kind`` is word, name (quoted), string, bits, hex, number or symbol; ``text`` is decoded."""
+    """``kind`` is word, name (quoted), string, bits, hex, number or symbol; ``text`` is decoded.
+
+    A string of MySQL with the name of its character set before it is ``unicode`` if it may have other characters than ASCII's
+    and the set is UTF-8, and ``encoded`` if the set is one in which its bytes may mean another text.
+    """
 
     kind: str
     text: str
@@ -58,7 +62,8 @@ _LEXERS = {
 | (?P<hint>/\*M?![0-9]*+|\*/)
 | (?P<bits>[bB]'[01]*+'|0b[01]++(?!\w))
 | (?P<hex>[xX]'[0-9a-fA-F]*+'|0x[0-9a-fA-F]++(?!\w))
-| (?P<escaped>(?:[nN]|_[A-Za-z0-9]++\s*+)?{_STRING}|"(?:[^"\\]++|\\.|"")*+")
+| (?P<introduced>_[A-Za-z0-9]++\s*+{_STRING})
+| (?P<escaped>[nN]?{_STRING}|"(?:[^"\\]++|\\.|"")*+")
 | {_COMMON}""",
         re.VERBOSE | re.DOTALL,
     ),
@@ -139,12 +144,27 @@ def _scan(statement: str, lexer: re.Pattern[str]) -> Iterator[Token]:
         if kind == "open" or (kind == "symbol" and statement.startswith("/*", start)):
             raise Unread(f"the text or comment at character {start + 1} has no end")
         if kind not in ("space", "comment", "hint"):
-            yield Token(_KINDS.get(kind, kind), _decoded(kind, found.group()), start, at)
+            text = _decoded(kind, found.group())
+            named = _introduced(found.group(), text) if kind == "introduced" else kind
+            yield Token(_KINDS.get(named, named), text, start, at)
 
 
 _KINDS = dict.fromkeys(["escaped", "plain", "custom", "dollar"], "string") | dict.fromkeys(
     ["backtick", "quoted", "bracketed"], "name"
 )
+
+
+_UNICODE = frozenset({"utf8", "utf8mb3", "utf8mb4"})
+_OF_ASCII = _UNICODE | {"ascii", "latin1"}
+"""Character sets, without ``_``, in which the bytes of ASCII mean the same."""
+
+
+def _introduced(written: str, text: str) -> str:
+    """The kind of a string with the name of its character set before it."""
+    charset = written[1 : written.index("'")].rstrip().lower()
+    if text.isascii():
+        return "string" if charset in _OF_ASCII else "encoded"
+    return "unicode" if charset in _UNICODE else "encoded"
 
 
 def _decoded(kind: str, text: str) -> str:
@@ -158,7 +178,7 @@ def _decoded(kind: str, text: str) -> str:
         return text[text.index("'") + 2 : -2]
     if kind == "dollar":
         return text[text.index("$", 1) + 1 : text.rindex("$", 0, -1)]
-    if kind == "escaped":
+    if kind in ("escaped", "introduced"):
         quote = text[-1]
         inside = text[text.index(quote) + 1 : -1]
         return _ESCAPE.sub(lambda match: _ESCAPES.get(match[1], match[1]) or match[0][0], inside)

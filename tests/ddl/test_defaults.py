@@ -44,7 +44,19 @@ MYSQL = [
     ("JSON DEFAULT (json_array())", "[]"),
     ("SET('a','b') NOT NULL", ""),
     ("VARCHAR(9) DEFAULT _UTF8MB4'x'", "x"),
+    ("VARCHAR(9) DEFAULT _utf8mb4'é'", "é"),
+    ("TEXT DEFAULT _latin1 'x'", "x"),
     ("VARCHAR(9) DEFAULT ('x')", "x"),
+    ("VARCHAR(9) CHARACTER SET utf16 DEFAULT 0x0041", "A"),
+    ("VARCHAR(9) COLLATE ucs2_bin DEFAULT x'004100e9'", "Aé"),
+    ("VARCHAR(9) CHARACTER SET utf32 DEFAULT 0x41", "A"),
+    ("CHAR(9) CHARACTER SET utf16 DEFAULT b'0000000001000001'", "A"),
+    ("VARCHAR(9) CHARACTER SET latin1 DEFAULT 0xE9", "é"),
+    ("VARCHAR(10) DEFAULT DATE '2024-1-2'", "2024-01-02"),
+    ("TEXT DEFAULT TIME '-3:4:5'", "-03:04:05"),
+    ("CHAR(30) DEFAULT TIMESTAMP '2024-1-2T3:4:5.120'", "2024-01-02 03:04:05.120"),
+    ("VARBINARY(20) DEFAULT DATE '20240102'", "MjAyNC0wMS0wMg=="),
+    ("ENUM('2024-01-02') DEFAULT DATE '2024-1-2'", "2024-01-02"),
     ("VARCHAR(4) DEFAULT x'4142'", "AB"),
     ("INT DEFAULT (-5)", "-5"),
     ("DOUBLE DEFAULT -0.0", "0.0"),
@@ -115,6 +127,13 @@ def test_literal(dialect: str, column: str, expected: str) -> None:
         ("mysql", "TIMESTAMP DEFAULT '2024-02-09 08:30:00'"),  # the session's zone is not known
         ("mysql", "DATETIME DEFAULT '0000-00-00 00:00:00'"),
         ("mysql", "DATE NOT NULL"),
+        ("mysql", "TEXT DEFAULT _utf8mb4'é'"),  # the two servers differ
+        ("mysql", "BLOB DEFAULT _utf8mb4'é'"),
+        ("mysql", "VARCHAR(9) DEFAULT _latin1'é'"),  # the bytes that the client sent are not known
+        ("mysql", "VARCHAR(9) DEFAULT _utf16'ab'"),
+        ("mysql", "VARCHAR(9) DEFAULT 0x0041"),  # the table's character set is not known
+        ("mysql", "VARCHAR(9) CHARACTER SET utf16le DEFAULT 0x41"),
+        ("mysql", "VARCHAR(9) DEFAULT TIME '1 2:3:4'"),
         ("mysql", "DATE DEFAULT '2024-02-30'"),
         ("mysql", "DATE DEFAULT (CURDATE())"),
         ("mysql", "DATETIME(3) DEFAULT '2024-01-02 03:04:05.1239'"),  # MySQL rounds, MariaDB cuts

@@ -28,6 +28,8 @@ MYSQL = [
     "CHAR(3) BYTE DEFAULT 'a'", "CHAR BYTE NOT NULL", "VARCHAR(3) BYTE DEFAULT 'a'",
     *(f"VARCHAR(9) DEFAULT {one}" for one in ("00012", ".5", "-00.50", "1e2", "-0.0", "x'C3A9'","'ab  '", "1.50", "0x4142", "x'41'", "'it''s'", "_utf8mb4'é'", "TRUE")),
     *(f"CHAR(5) DEFAULT {one}" for one in ("'ab  '", "'a'", "''")),
+    *(f"VARCHAR(9) CHARACTER SET utf16 DEFAULT {one}" for one in ("0x0041", "0x41", "x'004100e9'", "b'0000000001000001'")),
+    *(f"TEXT DEFAULT {one}" for one in ("_utf8mb4'é'", "_latin1'x'", "DATE '2024-1-2'", "TIME '-3:4:5'", "TIMESTAMP '2024-1-2 3:4:5.120'")),
     *(f"BINARY(4) DEFAULT {one}" for one in ("'ab'", "0x00FF", "''")),
     *(f"VARBINARY(4) DEFAULT {one}" for one in ("'ab'", "0x00FF", "''")),
     *(f"BIT(8) DEFAULT {one}" for one in ("'1'", "2.5", "TRUE","b'101'", "5", "0x0F")),
