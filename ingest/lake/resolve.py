@@ -524,19 +524,13 @@ class _Made:
         return effect if spelling == effect.to else replace(effect, column=spelling)
 
     def _cased(self, effect: Effect, statement: Statement) -> Iterator[Effect]:
-        """A MODIFY that writes a column in another letter case is also a rename: MySQL gives the column that name.
-
-        A rename of a column to the name that it has is none.
-        """
+        """A MODIFY that writes a column in another letter case is also a rename: MySQL gives the column that name."""
         structure = self.structures.get(effect.table, Structure())
-        is_respelling = effect.action == "rename_column" and effect.name == effect.new_name
+        if effect.action == "rename_column" and effect.name == effect.new_name:
+            yield from self._respelling(effect, structure, statement)
+            return
         if effect.note != EXCHANGED:
             effect = self._spelt(effect, structure, statement)
-        if is_respelling:
-            rows, old, name = self.sent(statement.source, effect.table), effect.name, effect.new_name
-            if old != name and (name in rows or old not in rows or rows[old].high <= statement.order):
-                yield effect
-            return
         name = effect.name
         folded, is_mysql = name.casefold(), effect.dialect in (None, "mysql")
         made = structure.names.get(folded)
@@ -547,6 +541,14 @@ class _Made:
             if old != name and _takes(sent, old, name, statement.order):
                 yield Effect("rename_column", effect.table, old, to=name)
         yield effect
+
+    def _respelling(self, effect: Effect, structure: Structure, statement: Statement) -> Iterator[Effect]:
+        """``RENAME COLUMN c TO c`` as the change of letter case that it is; nothing if the column has that name."""
+        rows = self.sent(statement.source, effect.table)
+        spelt = self._spelt(effect, structure, statement)
+        old, name = spelt.name, spelt.new_name
+        if old != name and (name in rows or old not in rows or rows[old].high <= statement.order):
+            yield spelt
 
     def _structure(self, effect: Effect) -> None:
         if effect.action != "create_table":
