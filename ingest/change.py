@@ -101,13 +101,15 @@ class ColumnSchema(NamedTuple):
     """What a message's own schema says of one column, and so of the rows that were there before the column.
 
     Such a row has the ``default`` (None: NULL) if that is ``known``: no default of a column that may be NULL is NULL.
-    ``labels`` are those of an enumeration, in their order, where no statement says what becomes of them.
+    ``labels`` are those of an enumeration, in their order, where no statement says what becomes of them. ``is_placed`` is True
+    where no statement says what becomes of columns either, and the fields of the schema are in the order of the table's columns.
     """
 
     nullable: bool
     default: str | None = None  # canonical text
     known: bool = True
     labels: tuple[str, ...] = ()
+    is_placed: bool = False
 
 
 class Change(msgspec.Struct, frozen=True, gc=False, kw_only=True):

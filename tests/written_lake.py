@@ -241,7 +241,8 @@ def book(line: Line) -> dict[str, Any]:
     """A row of `books`."""
     fields = {name: getattr(line, name) for name in BOOKS.types}
     fields["load_marks"] = [asdict(mark) for mark in line.load_marks]
-    for name in ("keys", "columns", "servers", "lacks", "announced", "load_marks"):
+    fields["layouts"] = [asdict(layout) for layout in line.layouts]
+    for name in ("keys", "columns", "servers", "lacks", "announced", "layouts", "load_marks"):
         fields[name] = json.dumps(fields[name])
     for name in ("event_low", "event_high"):
         if fields[name] is not None:

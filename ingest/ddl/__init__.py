@@ -20,6 +20,7 @@ from ingest.ddl.effect_model import (
     COMPUTED,
     COPIED,
     EXCHANGED,
+    MOVED,
     UNANNOUNCED,
     UNREAD,
     ColumnDefinition,

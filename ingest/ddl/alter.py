@@ -135,7 +135,7 @@ def _in_force(clauses: list[Sequence[Effect]]) -> list[Effect]:
             if one.action != "rename_column":
                 ranked[3 if renamed else _RANKS.get(one.action, 3)].append(one)
     gone_key, gone, changed, rest, renamed_table = ranked
-    return [*gone_key, *gone, *changed, *_one_by_one(renames), *rest, *renamed_table]
+    return [*gone_key, *gone, *changed, *one_by_one(renames), *rest, *renamed_table]
 
 
 def _with_other_defaults(effects: list[Effect]) -> list[Effect]:
@@ -182,7 +182,7 @@ _RANKS = {
 }
 
 
-def _one_by_one(renames: list[Effect]) -> list[Effect]:
+def one_by_one(renames: list[Effect]) -> list[Effect]:
     """Renames in an order in which each new name is free; those that exchange their names say so.
 
     MySQL takes ``RENAME COLUMN c TO c`` where the column is called ``C``, too.

@@ -44,6 +44,7 @@ EXCHANGED = "exchanged"  # note of consecutive renames that exchange names
 UNREAD = "unread"  # note of a column that a structure has after a change that could not be read
 UNANNOUNCED = "unannounced"  # note of a column that rows have brought without a statement or a default
 COPIED = "copied"  # note of a column that the copy of a table was created with
+MOVED = "moved"  # note of a column that has another place among the others, so that it is another column
 COMPUTED = "computed"  # note of a retyped column whose values an expression of the statement gives
 _LOSSY = frozenset(
     "drop_table drop_database rename_table truncate truncate_partition drop_column rename_column drop_type alter_type "

@@ -111,17 +111,17 @@ def relabelled(old: Sequence[str], new: Sequence[str]) -> dict[str, str | None]:
         moved = {label for label, other in zip(kept, stay, strict=True) if label != other}
         return {label: None for label in old if label in moved or label not in new}
     became: dict[str, str | None] = {}
-    for gone, came in zip(_between(old, kept), _between(new, kept), strict=True):
+    for gone, came in zip(between(old, kept), between(new, kept), strict=True):
         became |= zip(gone, came, strict=True) if len(gone) == len(came) else dict.fromkeys(gone)
     return became
 
 
-def _between(labels: Sequence[str], kept: Sequence[str]) -> list[list[str]]:
-    """The labels before, between and after those that stay."""
+def between(names: Sequence[str], kept: Sequence[str]) -> list[list[str]]:
+    """The names before, between and after those that stay."""
     runs: list[list[str]] = [[]]
-    for label in labels:
-        if label in kept:
+    for name in names:
+        if name in kept:
             runs.append([])
         else:
-            runs[-1].append(label)
+            runs[-1].append(name)
     return runs

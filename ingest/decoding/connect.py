@@ -109,7 +109,7 @@ MAX_BITS = 512  # bytes of a bit string that become a number
 
 class ConnectPlan(NamedTuple):
     """For each column that a schema or the pipeline file knows, how its values are read, its type, and what the schema
-    says of it besides, with (``labelled``) and without the labels of enumerations; for the schema's own columns those whose
+    says of it besides, with (``labelled``) and without the labels of enumerations and the places of columns; for the schema's own columns those whose
     Avro value is not its text yet. Of ``unsure`` columns Debezium for PostgreSQL sends NULL for a large value that did not
     change.
     """
@@ -170,6 +170,7 @@ def _plan(
     labels = {
         field.name: listed for field in members if field.name in described and (listed := labels_of(field))
     }
+    placed = _placed(members)
     for name, logical in known.items():
         readers[name] = declared_column(logical, reading)
     return ConnectPlan(
@@ -183,9 +184,20 @@ def _plan(
             for field in members
             if field.type != "string" or readers[field.name].plain is not plain_text
         ),
-        described | {name: described[name]._replace(labels=listed) for name, listed in labels.items()},
+        {
+            name: each._replace(labels=labels.get(name, ()), is_placed=name in placed)
+            for name, each in described.items()
+        },
         frozenset(field.name for field in members if _may_lack_placeholder(field)),
     )
+
+
+def _placed(fields: Iterable[Field]) -> frozenset[str]:
+    """The names of the fields without those that flattening adds behind the columns."""
+    names = [field.name for field in fields]
+    while names and names[-1].startswith("__"):
+        names.pop()
+    return frozenset(names)
 
 
 def _may_lack_placeholder(field: Field) -> bool:

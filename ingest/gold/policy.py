@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from ingest import types
 from ingest.change import TableId
 from ingest.config import TableRule
-from ingest.ddl import COPIED, EXCHANGED, UNREAD, Effect
+from ingest.ddl import COPIED, EXCHANGED, MOVED, UNREAD, Effect
 from ingest.ddl.effect_model import APART, DETACHED, UNSENT
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement, touched
@@ -268,6 +268,10 @@ _WORDS: dict[tuple[str, str], str] = {
     ),
     ("modify_column", _OPEN): (
         "empties the generated column {effect.column}: only the source knows its new values; load the rows again"
+    ),
+    ("modify_column", MOVED): (
+        "keeps what older rows have in column {effect.column}, which is another column now: only the source knows its values; "
+        "load the rows again"
     ),
     ("relabel_column", ""): (
         "gives rows with {effect.default!r} in column {effect.column} the value {effect.to!r}"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 
 from ingest import types
 from ingest.change import TableId
-from ingest.ddl import COMPUTED, ColumnDefinition, Effect, columns
+from ingest.ddl import COMPUTED, MOVED, ColumnDefinition, Effect, columns
 from ingest.ddl.as_stored import Default
 from ingest.fold import OPEN, SchemaStep
 from ingest.gold import ledger as ledgers
@@ -151,6 +151,8 @@ class _Walk:
             case "relabel_column" if not leaves_open(effect, self.table):
                 label = (str(effect.default), to)
                 yield SchemaStep(order, "retype_column", name, label=label)
+            case "modify_column" if effect.note == MOVED:
+                yield SchemaStep(order, OPEN, name)
             case "modify_column" if leaves_open(effect, self.table):
                 yield SchemaStep(order, "drop_column", name)
             case "modify_column" if effect.type is not None:

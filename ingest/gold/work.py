@@ -275,6 +275,7 @@ def _line(row: Row) -> Line:
     for name in ("columns", "lacks", "servers", "announced"):
         row[name] = object_in(row.get(name))
     row["announced"] = announcements(row["announced"])
+    row.pop("layouts", None)  # the statements that they stand for are in the ledger
     row.pop("load_marks", None)  # gold folds what a load has, and only the checks look at what it lacks
     row["event_low"] = row["event_high"] = None  # gold never orders by a clock
     return Line(**row)

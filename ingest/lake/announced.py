@@ -12,6 +12,9 @@ The same schema lists the labels of an enumeration (Debezium: `io.debezium.data.
 without changing a row: where a later list has another label in its place, the rows before it have that one now
 (`ingest.ddl.pg_types.relabelled`). A place in history, not arrival, says which list is later, so a late message renames
 nothing back; where arrival alone orders rows, a list that has come before is taken for late.
+
+The fields of PostgreSQL's rows are in the order of the table's columns, which shows columns that have other names since, and
+those that were dropped and made again (`ingest.ddl.layouts.rearranged`).
 """
 
 from __future__ import annotations
@@ -25,10 +28,12 @@ from itertools import pairwise
 from operator import attrgetter
 
 from ingest.change import LaneId, TableId
-from ingest.ddl.effect_model import UNANNOUNCED, UNREAD, Effect, kind_of
+from ingest.ddl.alter import one_by_one
+from ingest.ddl.effect_model import MOVED, UNANNOUNCED, UNREAD, Effect, kind_of
+from ingest.ddl.layouts import Rearranged, rearranged
 from ingest.ddl.pg_types import relabelled
 from ingest.lake import duck, lanes
-from ingest.lake.books import WHOLE_OR_NOT, Announcement, LabelList, Line, summed, united_lists
+from ingest.lake.books import WHOLE_OR_NOT, Announcement, LabelList, Layout, Line, summed, united_lists
 from ingest.lake.logged_statements import Decided, Statement, by_lane
 from ingest.lake.tables import Tables
 from ingest.order import behind, is_weak
@@ -128,6 +133,35 @@ def _last_stray(label: str, lists: Sequence[LabelList]) -> str:
     return max((each.strays.get(label, "") for each in lists[:again]), default="")
 
 
+@dataclass(frozen=True, slots=True)
+class _Rearrangement:
+    """What became of columns where their order is another one from a row on."""
+
+    old: Layout
+    new: Layout
+    became: Rearranged
+    batch: int
+
+    @property
+    def text(self) -> str:
+        """In words, as there is no statement."""
+        said = [f"{was} is {name} now" for was, name in self.became.renamed.items()]
+        if self.became.unknown:
+            said.append(f"nothing says what older rows have in {', '.join(self.became.unknown)}")
+        return f"rows came with other columns, by no statement: {'; '.join(said)}"
+
+    def effects(self, table: TableId) -> Iterator[Effect]:
+        """What that did to the rows before."""
+        yield from one_by_one(
+            [Effect("rename_column", table, was, to=name) for was, name in self.became.renamed.items()]
+        )
+        for name in self.became.unknown:
+            if name in self.old.columns:
+                yield Effect("modify_column", table, name, note=MOVED)
+            else:
+                yield Effect("add_column", table, name, note=UNANNOUNCED)
+
+
 @dataclass(slots=True)
 class _SentRows:
     """The lines of one lane."""
@@ -156,6 +190,25 @@ class _SentRows:
                 name, [(each, line.batch) for line in lines for each in line.announced[name].lists]
             )
 
+    def rearrangements(self) -> Iterator[_Rearrangement]:
+        """What became of columns, from each order of them to the next one.
+
+        None where rows of both came by turns, or arrival alone orders them: nothing says which is the later one.
+        """
+        sent = sorted(
+            ((each, line.batch) for line in self.lines for each in line.layouts if not is_weak(each.low)),
+            key=lambda each: each[0].low,
+        )
+        for (old, _), (new, batch) in pairwise(sent):
+            if old.columns == new.columns or old.high >= new.low:
+                continue
+            renamed, unknown = rearranged(old.columns, new.columns, new.unchanged)
+            unknown = [name for name in unknown if name not in self.keys]
+            if len(new.columns) < len(old.columns):  # another key may as well be that of another table
+                renamed = {was: name for was, name in renamed.items() if was not in self.keys}
+            if renamed or unknown:
+                yield _Rearrangement(old, new, Rearranged(renamed, unknown), batch)
+
 
 def announced(lake: Tables, statements: Sequence[Statement], said: Decided, last: int) -> list[Statement]:
     """The statements, in order, with one more for each column that rows announce, and for each other list of labels.
@@ -169,18 +222,23 @@ def announced(lake: Tables, statements: Sequence[Statement], said: Decided, last
     unannounced, about = [], by_lane(statements)
     leaves_out_nulls = cache(partial(lanes.leaves_out_nulls, lake))
     for lane, rows in _sent(lake, last).items():
+        # statements that are sent say what becomes of columns and labels
+        moves = (
+            [_rearrangement(lane, each, said) for each in rows.rearrangements()] if lane not in about else []
+        )
+        unannounced += moves
         for name, column in rows.sometimes():
             if (
                 column.having < column.lacking
                 or _is_null(column)
-                or _is_explained(lane[1], name, column, about.get(lane, ()))
+                or _is_explained(lane[1], name, column, about.get(lane, moves))
             ):
                 continue
             if column.says is None and _is_null_there(column, leaves_out_nulls(lane[0])):
                 continue
             unannounced.append(_statement(lane, name, column, said))
         renamings = [each for column in rows.enumerations() for each in column.renamings()]
-        if renamings and lane not in about:  # statements that are sent say what becomes of labels
+        if renamings and lane not in about:
             unannounced += [_relabelling(lane, each, said) for each in renamings]
     if not unannounced:
         return list(statements)
@@ -231,6 +289,15 @@ def _statement(lane: LaneId, name: str, column: _SentColumn, said: Decided) -> S
     mark = [column.batch, source, *table, name]
     text = f"rows came with the new column {name}, which no statement has added"
     return _announced_by(lane, mark, column.batch, column.having, text, "safe", (effect,), said)
+
+
+def _rearrangement(lane: LaneId, change: _Rearrangement, said: Decided) -> Statement:
+    source, table = lane
+    effects = tuple(change.effects(table))
+    mark = [source, *table, change.old.columns, change.new.columns]
+    return _announced_by(
+        lane, mark, change.batch, change.new.low, change.text, kind_of(effects), effects, said
+    )
 
 
 def _relabelling(lane: LaneId, change: _Relabelling, said: Decided) -> Statement:
@@ -295,14 +362,16 @@ def _brings(effect: Effect, table: TableId, name: str, *, later: bool) -> bool:
 def _sent(lake: Tables, last: int) -> dict[LaneId, _SentRows]:
     """The books' lines up to a batch, by lane, those with the same columns as one.
 
-    Lanes whose rows all have the same columns, none of them an enumeration, are left out: no row lacks a column of another one.
+    Lanes whose rows all have the same columns in one order, none of them an enumeration, are left out: no row lacks a column of
+    another one.
     """
     sent: dict[LaneId, _SentRows] = {}
     for row in lake.ask(
-        f"""SELECT {duck.LANE_SQL}, keys, columns, lacks, announced, {duck.sums(WHOLE_OR_NOT)}, min(order_low) AS low,
+        f"""SELECT {duck.LANE_SQL}, keys, columns, lacks, announced, layouts, {duck.sums(WHOLE_OR_NOT)}, min(order_low) AS low,
         max(order_high) AS high, arg_min(batch, order_low) AS batch FROM {{books}} WHERE changes > 0 AND batch <= {last}
-        GROUP BY {duck.LANE_SQL}, keys, columns, lacks, announced
-        QUALIFY count(*) OVER (PARTITION BY {duck.LANE_SQL}) > 1 OR lacks <> '{{}}' OR announced LIKE '%"labels"%'"""
+        GROUP BY {duck.LANE_SQL}, keys, columns, lacks, announced, layouts
+        QUALIFY count(*) OVER (PARTITION BY {duck.LANE_SQL}) > 1 OR lacks <> '{{}}' OR announced LIKE '%"labels"%'
+        OR json_array_length(layouts) > 1"""
     ):
         line = summed(row)
         rows = sent.setdefault((line.source, line.table_id), _SentRows())

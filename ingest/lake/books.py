@@ -84,6 +84,32 @@ def united_lists(*lists: LabelList) -> tuple[LabelList, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class Layout:
+    """A table's columns in their order, and the first and the last place of a row whose schema has them so.
+
+    The row at the first place leaves the ``unchanged`` columns as they were.
+    """
+
+    columns: tuple[str, ...]
+    low: str
+    high: str
+    unchanged: tuple[str, ...] = ()
+
+    def united(self, other: Layout) -> Layout:
+        """Of the rows of both, which have the same columns."""
+        return replace(min(self, other, key=attrgetter("low")), high=max(self.high, other.high))
+
+
+def united_layouts(layouts: Iterable[Layout]) -> list[Layout]:
+    """Each order of columns once."""
+    by_columns: dict[tuple[str, ...], Layout] = {}
+    for each in layouts:
+        same = by_columns.get(each.columns)
+        by_columns[each.columns] = each if same is None else same.united(each)
+    return [*by_columns.values()]
+
+
+@dataclass(frozen=True, slots=True)
 class LoadMark:
     """A message that says where a full load of a table begins or ends, and that is no row.
 
@@ -103,7 +129,7 @@ class Line:
     """One book line. ``columns`` maps each column seen to its logical type, in the order first seen.
 
     ``lacks`` has the columns that some whole rows lack: the places of whole rows without and with each. ``announced`` has
-    what the messages' own schemas say of columns. ``load_marks`` say where full loads begin and end.
+    what the messages' own schemas say of columns, and ``layouts`` their order, where that says something. ``load_marks`` say where full loads begin and end.
     """
 
     batch: int
@@ -138,6 +164,7 @@ class Line:
     columns: dict[str, str] = field(default_factory=dict)
     lacks: dict[str, tuple[PlaceSpan, PlaceSpan]] = field(default_factory=dict)
     announced: dict[str, Announcement] = field(default_factory=dict)
+    layouts: list[Layout] = field(default_factory=list)
     load_marks: list[LoadMark] = field(default_factory=list)
     whole: PlaceSpan = field(default_factory=list)  # of the rows that are sent whole
     servers: dict[str, int] = field(default_factory=dict)  # "epoch server 7" to the offset of its first row
@@ -188,6 +215,7 @@ class Line:
         self.keys.extend(keys for keys in other.keys if keys not in self.keys)
         self.columns.update(merged_columns(self.columns, other.columns))
         self.load_marks += other.load_marks
+        self.layouts = united_layouts([*self.layouts, *other.layouts])
         for name, announcement in other.announced.items():
             before = self.announced.get(name)
             self.announced[name] = announcement if before is None else before.united(announcement)
@@ -206,6 +234,7 @@ class Line:
         line = cls(**{name: value for name, value in members.items() if name in names})
         line.announced = announcements(line.announced)
         line.load_marks = load_marks(members.get("load_marks"))
+        line.layouts = layouts(members.get("layouts"))
         return line
 
     def place(self) -> tuple[object, ...]:
@@ -223,6 +252,14 @@ def announcements(by_column: Mapping[str, Any] | None) -> dict[str, Announcement
 
 def _label_list(members: Mapping[str, Any]) -> LabelList:
     return LabelList(**{**members, "labels": tuple(members["labels"])})
+
+
+def layouts(rows: Iterable[Mapping[str, Any]] | None) -> list[Layout]:
+    """`Line.layouts` from its JSON."""
+    return [
+        Layout(tuple(each["columns"]), each["low"], each["high"], tuple(each["unchanged"]))
+        for each in rows or ()
+    ]
 
 
 def load_marks(rows: Iterable[Mapping[str, Any]] | None) -> list[LoadMark]:
@@ -245,6 +282,7 @@ def summed(row: Mapping[str, Any]) -> Line:
     )  # fmt: skip
     line.columns, line.lacks = (object_in(row[name]) for name in ("columns", "lacks"))
     line.announced = announcements(object_in(row.get("announced")))
+    line.layouts = layouts(list_in(row.get("layouts")))
     line.whole = [row["low"], row["high"]] if changes > sum(others) and row["low"] else []
     return line
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ingest import types
 from ingest.change import NO_TABLE, LaneId, TableId
-from ingest.ddl import EXCHANGED, UNANNOUNCED, UNREAD, Effect
+from ingest.ddl import EXCHANGED, MOVED, UNANNOUNCED, UNREAD, Effect
 from ingest.ddl.effect_model import APART, DETACHED, REACHED, UNSENT
 from ingest.lake.adjusted_names import AdjustedNames
 from ingest.lake.decisions import APPROVE, DISMISS
@@ -269,7 +269,7 @@ def leaves_open(effect: Effect, table: TableId) -> bool:
     if effect.action == "add_column":
         return effect.note in _UNKNOWN_DEFAULTS
     if effect.action == "modify_column":  # made again of another column's new values
-        return effect.type is None and effect.note == "generated"
+        return effect.type is None and effect.note in ("generated", MOVED)
     if effect.action == "relabel_column":
         return effect.to is None
     return effect.action == "swap_table" and effect.note == UNSEEN

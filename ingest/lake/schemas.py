@@ -223,6 +223,7 @@ BOOKS = TableSchema(
     lacks STRING COMMENT 'JSON: columns that some whole rows lack, to the lowest and highest place of the whole rows without and with each',
     turned_back BIGINT COMMENT 'changes newer by the source''s clock than all before them in their partition, at lower positions',
     announced STRING COMMENT 'JSON: columns of which the messages'' own schemas say whether they may be NULL, to the first and the last place of such a row, that, what older rows have, if it is known, and the labels of an enumeration',
+    layouts STRING COMMENT 'JSON: the columns in the order of a PostgreSQL table, by the messages'' own schemas, each with the first and the last place of such a row, and the columns that the first one leaves unchanged',
     load_marks STRING COMMENT 'JSON: marks before and after full loads, each with its offset, the source''s clock in microseconds, and whether it ends the load',
     left_out BIGINT COMMENT 'changes of a table that a rule excludes, in messages that are counted for another table or as a statement'""",
     joins=True,

@@ -231,9 +231,9 @@ def _book_cell(line: Line, name: str) -> object:
     value = getattr(line, name)
     if name == "announced":
         value = {column: asdict(value[column]) for column in sorted(value)}
-    if name == "load_marks":
-        value = [asdict(mark) for mark in value]
-    if name in ("keys", "columns", "lacks", "servers", "announced", "load_marks"):
+    if name in ("layouts", "load_marks"):
+        value = [asdict(each) for each in value]
+    if name in ("keys", "columns", "lacks", "servers", "announced", "layouts", "load_marks"):
         return json.dumps(value, ensure_ascii=False)
     return value
 

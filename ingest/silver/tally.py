@@ -12,7 +12,7 @@ import orjson
 from ingest import types
 from ingest.change import CONTROL_OPS, LOAD_BEGUN, LOAD_ENDED, Change, ChangeColumns, ColumnSchema, Op
 from ingest.fold import may_change_key
-from ingest.lake.books import Announcement, LabelList, Line, LoadMark, PlaceSpan
+from ingest.lake.books import Announcement, LabelList, Layout, Line, LoadMark, PlaceSpan, united_layouts
 
 _COUNTED = {op: f"{op}s" for op in (Op.READ, Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE)}
 _DDL = Op.DDL  # looked up in the enum it costs 0.1 us each time
@@ -227,12 +227,24 @@ def _count_announced(line: Line, rows: Sequence[Change], orders: Sequence[str]) 
     for alike in placed.values():
         places = [order for order, _ in alike]
         low, high = min(places), max(places)
-        for name, column in alike[0][1].schema.items():
+        schema = alike[0][1].schema
+        columns = tuple(name for name, column in schema.items() if column.is_placed)
+        if columns:
+            line.layouts = united_layouts([*line.layouts, _layout(columns, alike, low, high)])
+        for name, column in schema.items():
             if name in line.columns:
                 lists = tuple(_labels(name, column, alike, low, high))
                 announced = Announcement(low, high, column.nullable, column.known, column.default, lists)
                 before = line.announced.get(name)
                 line.announced[name] = announced if before is None else before.united(announced)
+
+
+def _layout(columns: tuple[str, ...], rows: Sequence[tuple[str, Change]], low: str, high: str) -> Layout:
+    """The columns of some rows, with those that the first row does not have although it is there."""
+    first = next(row for order, row in rows if order == low)
+    is_partial = first.partial and not _begins_row(first)
+    unchanged = tuple(name for name in columns if name not in first.new_cells) if is_partial else ()
+    return Layout(columns, low, high, unchanged)
 
 
 def _labels(

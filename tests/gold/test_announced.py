@@ -411,6 +411,39 @@ def test_the_row_that_announces_a_column_had_its_default_before(
     assert (["b", "a"], [8, 7]) == (feed.column("v"), feed.column("more"))
 
 
+NOT_OLDER_ROWS = [
+    (("more", "int32", False, 0), 2, 8),  # serial: the connector writes zero for what a sequence gives
+    (("more", "int32", True, 7), None, 8),  # ALTER ... SET DEFAULT after ADD
+    (
+        ("more", "array", True, None, "io.debezium.data.Enum:a,b"),
+        ["a"],
+        ["b"],
+    ),  # arrays come without their default
+    (("more", "bytes", True), "QUI=", "QUM="),  # so does bytea
+]
+
+
+@pytest.mark.one_of(2, "batches")
+@pytest.mark.parametrize("batches", [1, 2])
+@pytest.mark.parametrize(("more", "before", "after"), NOT_OLDER_ROWS)
+def test_an_image_before_shows_that_older_rows_had_another_default(
+    tmp_path: Path, more: Described, before: object, after: object, batches: int
+) -> None:
+    """The schema says the default of today, or none; with REPLICA IDENTITY FULL the next change of a row proves it wrong."""
+    feed = Feed(tmp_path)
+    for key in (1, 2):
+        feed.row((ID, V), id=key, v="a")
+    if batches == 2:
+        feed.run(*ALL)
+    feed.row((ID, V, more), id=3, v="c", more=after)
+    feed.row((ID, V, more), "u", id=1, v="b", more=before)
+    message = json.loads(feed.lines.pop())
+    message["payload"]["before"] = {"id": 1, "v": "a", "more": before}
+    feed.lines.append(json.dumps(message))
+    feed.run(*ALL)
+    assert any("images_before" in each or "a change says that more was" in each for each in said(feed))
+
+
 @pytest.mark.parametrize("first", ["partial", "delete"])
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_row_that_is_not_sent_whole_announces_a_column(tmp_path: Path, first: str, whole: bool) -> None:
@@ -707,4 +740,91 @@ def test_labels_of_a_masked_column(tmp_path: Path) -> None:
     assert ["low3", "low3"] == [cell[-4:] for cell in feed.column("v")]
     [books] = {row["announced"] for row in feed.lake.ask("SELECT announced FROM {books}")}
     assert "secret" not in books + str(approval.listed(feed.lake)) + str(feed.column("v"))
+    assert [] == said(feed)
+
+
+# --- columns by another name or at another place -----------------------------------------------------
+
+N = ("n", "int32", True)
+W = ("w", "string", True)
+LARGE = "__debezium_unavailable_value"
+
+
+@pytest.mark.parametrize("shape", ["debezium", "flat"])
+@pytest.mark.parametrize("w", ["short", LARGE])
+@pytest.mark.parametrize("policy", ["lenient", "evolve"])
+def test_a_name_at_the_place_of_another_is_its_new_name(
+    tmp_path: Path, shape: str, w: str, policy: Any
+) -> None:
+    """PostgreSQL sends nothing of RENAME COLUMN: the new column was NULL in older rows, and missing if its value was large."""
+    feed = Feed(tmp_path, shape, rule=TableRule("*", keys=("id",), on_schema_change=policy))
+    feed.row((ID, V, N), id=1, v="a", n=1).row((ID, V, N), id=2, v="b", n=2).run(*ALL)
+    feed.row((ID, W, N), "u", id=2, w=w, n=3).run(*ALL)
+    assert ["a", "b" if w == LARGE else w] == feed.column("w")
+    assert [1, 3] == feed.column("n")
+    assert [] == said(feed)
+    feed.row((ID, W, N), "u", id=1, w="new", n=3).run(*ALL)
+    assert ["new", "b" if w == LARGE else w] == feed.column("w")
+    assert [] == said(feed)
+
+
+def test_the_last_column_with_another_name(tmp_path: Path) -> None:
+    """A row that leaves a column unchanged that no row had before shows that it is an older one."""
+    feed = Feed(tmp_path).row((ID, N, V), id=1, n=1, v="a").row((ID, N, V), id=2, n=2, v="b").run(*ALL)
+    feed.row((ID, N, W), "u", id=2, n=3, w=LARGE).run(*ALL)
+    assert ["a", "b"] == feed.column("w")
+    assert [] == said(feed)
+    feed.row((ID, N, W), "u", id=1, n=3, w="new").run(*ALL)
+    assert ["new", "b"] == feed.column("w")
+    assert [] == said(feed)
+
+
+def test_columns_that_exchange_their_names(tmp_path: Path) -> None:
+    """Both had the other one's values in older rows, and nothing said so."""
+    feed = Feed(tmp_path).row((ID, V, W, N), id=1, v="v", w="w", n=1).run(*ALL)
+    feed.row((ID, W, V, N), id=2, w="ww", v="vv", n=1).run(*ALL)
+    assert [["w", "vv"], ["v", "ww"]] == [feed.column("v"), feed.column("w")]
+    assert [] == said(feed)
+
+
+def test_a_key_column_with_another_name(tmp_path: Path) -> None:
+    """Rows under the former name of the key stayed as they were."""
+    feed = Feed(tmp_path, rule=TableRule("*", keys=("pk",)))
+    feed.row((("id", "int64", False), V), id=1, v="a").row((("id", "int64", False), V), id=2, v="b").run()
+    feed.row((("pk", "int64", False), V), "u", pk=2, v="c").run(*ALL)
+    query = "SELECT pk, v FROM {mirror} ORDER BY pk"
+    rows = feed.lake.ask_mirror(mirror_path(feed.table), query)
+    assert [(1, "a"), (2, "c")] == [(int(row["pk"]), row["v"]) for row in rows]
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_column_that_moved_to_the_end(tmp_path: Path, batches: int) -> None:
+    """It was dropped and made again: older rows kept the values of the former one, and nothing said so."""
+    feed = Feed(tmp_path).row((ID, V, N), id=1, v="a", n=1).row((ID, V, N), id=2, v="b", n=2)
+    if batches == 2:
+        feed.run(*ALL)
+    feed.row((ID, N, V), id=3, n=3, v="c").run(*ALL)
+    assert ("v", 2.0) in feed.unknown()
+    feed.row((ID, N, V), "u", id=1, n=3, v="c").row((ID, N, V), "u", id=2, n=3, v="c").run(*ALL)
+    assert [] == said(feed)
+
+
+@pytest.mark.parametrize("now", [(ID, V, N, W), (ID, N), (ID, N, W), (ID, V), (ID,), (ID, W, V, N)])
+def test_columns_that_come_and_go_are_not_renamed(tmp_path: Path, now: tuple[Described, ...]) -> None:
+    """ADD and DROP COLUMN, and a column that the connector has left out until now, ask nothing."""
+    feed = Feed(tmp_path).row((ID, V, N), id=1, v="a", n=1).run(*ALL)
+    cells = {"id": 2, "v": "b", "n": 2, "w": "c"}
+    feed.row(now, **{name: cells[name] for name, *_ in now}).run(*ALL)
+    assert [] == approval.listed(feed.lake)
+    assert [] == feed.unknown()
+
+
+def test_a_late_row_with_the_former_columns(tmp_path: Path) -> None:
+    """It renamed the column back."""
+    feed = Feed(tmp_path).row((ID, V, N), id=1, v="a", n=1)
+    feed.number += 10
+    feed.row((ID, W, N), id=2, w="b", n=2).run()
+    feed.number -= 8
+    feed.row((ID, V, N), id=3, v="c", n=3).run(*ALL)
+    assert ["a", "b", "c"] == feed.column("w")
     assert [] == said(feed)
