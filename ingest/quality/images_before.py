@@ -154,6 +154,7 @@ def screen(
     firsts: int,
     *,
     gained: bool,
+    made: Collection[str] = (),
 ) -> Screened:
     """Compare neighbours among the changes of each key.
 
@@ -165,6 +166,8 @@ def screen(
         images: how the lane's dialect writes images before.
         firsts: how many keys' first changes are taken.
         gained: those without an image before, too: the mirror may have got more rows than were inserted.
+        made: columns to which statements gave values in rows that were there, so that a row that lacks one may have another value
+            than NULL.
     """
     screened = Screened()
     if not changes.num_rows:
@@ -187,7 +190,9 @@ def screen(
     follows[starts] = False
     alone = _keys_alone(changes) if images.key_deletes else np.zeros(len(changes), bool)
     emptied = sorted(truncates)
-    _neighbours(screened, changes, _Pairs(entries, np.flatnonzero(asked & follows), images, alone), emptied)
+    _neighbours(
+        screened, changes, _Pairs(entries, np.flatnonzero(asked & follows), images, alone, made), emptied
+    )
     silent = _silent(changes)[entries.row] & new[entries.row] & (entries.hashes != 0)
     unsaid = np.flatnonzero(silent & follows)
     gone = _gone(changes, entries, unsaid, emptied)
@@ -246,6 +251,7 @@ class _Pairs(NamedTuple):
     later: Numbers
     images: ImagesBefore
     alone: npt.NDArray[np.bool_]  # changes whose images before may have only the key
+    made: Collection[str]  # columns to which statements gave values
 
 
 def _neighbours(screened: Screened, changes: pa.RecordBatch, pairs: _Pairs, truncates: Sequence[str]) -> None:
@@ -277,7 +283,7 @@ def _neighbours(screened: Screened, changes: pa.RecordBatch, pairs: _Pairs, trun
         strict=True,
     ):
         there = not is_gone and row is not None
-        if there and (is_alone or _is_in(said, new if is_filled else None, row, is_part=is_part)):
+        if there and (is_alone or _is_in(said, new if is_filled else None, row, pairs.made, is_part=is_part)):
             screened.proven += 1
         else:
             screened.suspects.add(hashed)
@@ -302,11 +308,11 @@ def _gone(
 _cells = msgspec.json.Decoder(dict[str, str | None]).decode
 
 
-def _is_in(said: bytes, filled: bytes | None, row: bytes, *, is_part: bool) -> bool:
+def _is_in(said: bytes, filled: bytes | None, row: bytes, made: Collection[str], *, is_part: bool) -> bool:
     """True if an image before is in the row that an earlier change has sent, both as JSON.
 
     ``filled`` is the image after, if it has the columns that the image before lacks. Of a partial row, ``is_part``, only
-    the columns that it has can differ.
+    the columns that it has can differ. What it lacks of the columns ``made`` by statements is not known to be NULL.
     """
     if filled is None and (said == row or (b"\\" not in said and said[1:-1] in row)):
         return True
@@ -317,7 +323,9 @@ def _is_in(said: bytes, filled: bytes | None, row: bytes, *, is_part: bool) -> b
         return True
     if is_part:
         return all(cells[name] == there[name] for name in cells.keys() & there.keys())
-    return all(there.get(name) == cell for name, cell in cells.items())
+    return all(
+        there.get(name) == cell and (name in there or name not in made) for name, cell in cells.items()
+    )
 
 
 # --- over batches ---------------------------------------------------------------------------------
@@ -335,7 +343,7 @@ def compare_firsts(screened: Screened, lane: ProvenLane, since: int) -> None:
     state = _before(lane.lake, mirror, since)
     if state is None or not asked:
         return
-    there = state.delta_types
+    there, made = state.delta_types, lane.made
     kinds = [there.get(column.column, "") for column in mirror.columns]
     if any(kinds[i] != column.delta for i, column in enumerate(mirror.columns) if column.name in mirror.keys):
         return
@@ -345,7 +353,7 @@ def compare_firsts(screened: Screened, lane: ProvenLane, since: int) -> None:
         if first is None or first.hash in screened.alone or not first.said:
             continue
         screened.compared += 1
-        if _agrees(first.said, row, mirror, kinds):
+        if _agrees(first.said, row, mirror, kinds, made):
             screened.proven += 1
         else:
             screened.suspects.add(first.hash)
@@ -394,15 +402,19 @@ def _before(lake: Lake, mirror: Mirror, since: int) -> Snapshot | None:
     return None
 
 
-def _agrees(said: Image, row: Sequence[object], mirror: Mirror, kinds: Sequence[str]) -> bool:
+def _agrees(
+    said: Image, row: Sequence[object], mirror: Mirror, kinds: Sequence[str], made: Collection[str]
+) -> bool:
     """True if an image before is what the mirror's row holds, as far as the mirror has its columns.
 
-    A column that the mirror did not have yet was NULL by all changes before, unless a statement has filled it since.
+    A column that the mirror did not have yet was NULL by all changes before, unless it is one of those ``made`` by statements.
     """
     for column, kind, cell in zip(mirror.columns, kinds, row, strict=True):
         if column.name not in said or kind not in ("", column.delta) or column.made is not None:
             continue
         text = said[column.name]
+        if not kind and column.name in made:
+            return False
         value = of_text(text, column.type)
         if value != cell and (text is None or value is not None):
             return False
@@ -453,6 +465,14 @@ class ProvenLane:
         return self.subject.cut.get(self.lane.id, NOTHING_CUT).met
 
     @property
+    def made(self) -> frozenset[str]:
+        """The columns to which statements gave values in rows that were there."""
+        steps = steps_of(self.subject, self.lane)
+        return frozenset(
+            step.to or step.column for step in steps if step.action in ("add_column", "rename_column")
+        )
+
+    @property
     def was_emptied(self) -> bool:
         """True if the table was empty once, so that each of its rows must have come since."""
         return self.lane.truncates_ever > 0 or any(step.empties for step, _ in self.subject.steps(self.lane))
@@ -462,7 +482,13 @@ def prove(lane: ProvenLane, since: int) -> Proof:
     """Compare the images before of a lane's changes after batch ``since`` with the rows that they change."""
     many = lane.gained and (lane.lane.last_read > 0 or lane.was_emptied)
     screened = screen(
-        lane.changes, lane.truncates, since, lane.images, BEGUN if many else FIRSTS, gained=lane.gained
+        lane.changes,
+        lane.truncates,
+        since,
+        lane.images,
+        BEGUN if many else FIRSTS,
+        gained=lane.gained,
+        made=lane.made,
     )
     compare_firsts(screened, lane, since)
     proof = Proof(screened.compared, screened.proven)
