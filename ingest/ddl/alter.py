@@ -320,6 +320,7 @@ def _added_column(items: Sequence[Token], scope: Scope, table: TableId, *, guard
 _ADDED = {
     ("COLUMN", "GROUP"), ("SYSTEM", "VERSIONING"), ("OVERFLOW", ""),
     ("VERSIONING", "USE"), ("DISTRIBUTE", "BY"), ("RESTRICT", "ON"), ("SECURITY", "POLICY"),
+    ("MATERIALIZED", "QUERY"),
 }  # fmt: skip
 
 

@@ -332,7 +332,8 @@ def _drop(cursor: Cursor, scope: Scope) -> _Found:
 def _drop_object(kind: str, cursor: Cursor, scope: Scope) -> Sequence[Effect]:
     """What goes with an object that is no table."""
     words = {token.word for token in cursor.items}
-    if kind in _DROPS_MORE and (kind != "TABLESPACE" or "INCLUDING" in words):
+    keeps_tables = kind == "TABLESPACE" and scope.dialect != "db2" and "INCLUDING" not in words
+    if kind in _DROPS_MORE and not keeps_tables:
         raise Unread(f"DROP {kind} drops tables that it does not name")
     if scope.dialect != "postgres" or "CASCADE" not in words or kind not in _COLUMNS_MADE_OF:
         return ()
