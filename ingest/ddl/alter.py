@@ -14,7 +14,15 @@ from itertools import pairwise, takewhile
 
 from ingest.change import TableId
 from ingest.ddl import as_stored, columns
-from ingest.ddl.effect_model import COMPUTED, EXCHANGED, ColumnDefinition, Effect, of_column
+from ingest.ddl.effect_model import (
+    COMPUTED,
+    EXCHANGED,
+    LOGGED,
+    NOT_LOGGED,
+    ColumnDefinition,
+    Effect,
+    of_column,
+)
 from ingest.ddl.scope import Scope
 from ingest.ddl.tokens import Cursor, Token, Unread, split
 
@@ -499,8 +507,7 @@ def _set(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
     if cursor.accept("SCHEMA"):
         return (Effect("rename_table", table, to=TableId(table.database, scope.column(cursor), table.table)),)
     if scope.dialect == "postgres" and cursor.word() in ("LOGGED", "UNLOGGED"):
-        # the rows that change between the two come in no message
-        return (Effect("truncate_partition", table, note=f"SET {cursor.next().word}"),)
+        return (Effect("truncate_partition", table, note=LOGGED if cursor.accept("LOGGED") else NOT_LOGGED),)
     if cursor.word() in _SETTINGS or cursor.is_symbol("("):
         return ()
     raise Unread(f"SET {cursor.peek().text[:40]!r} is not known here")

@@ -27,7 +27,7 @@ from ingest import types
 from ingest.change import TableId
 from ingest.config import TableRule
 from ingest.ddl import COPIED, EXCHANGED, MOVED, UNREAD, Effect
-from ingest.ddl.effect_model import APART, DETACHED, UNSENT
+from ingest.ddl.effect_model import APART, DETACHED, LOGGED_AGAIN, UNSENT
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement, touched
 from ingest.lake.mirrors import Mirror, is_full_row
@@ -322,6 +322,10 @@ _WORDS: dict[tuple[str, str], str] = {
     ("truncate_partition", EMPTY): (
         "takes {effect.to} for empty, because it has sent no row: if its rows are not published, load them"
     ),
+    (
+        "truncate_partition",
+        LOGGED_AGAIN,
+    ): "nothing by itself: what it left out counts where {effect.table} is logged again",
     ("truncate_partition", UNSENT): "nothing: no row of the table has come under the name {effect.table}",
     ("truncate_partition", APART): "nothing: rows of {effect.to} come under its own name",
     ("truncate_partition", DETACHED): (

@@ -17,7 +17,16 @@ from dataclasses import dataclass, field, replace
 from ingest import types
 from ingest.change import TableId
 from ingest.ddl import ColumnDefinition, Effect
-from ingest.ddl.effect_model import APART, DESCRIBING, DETACHED, OF_TYPES, REACHED, UNSENT
+from ingest.ddl.effect_model import (
+    APART,
+    DESCRIBING,
+    DETACHED,
+    LOGGED_AGAIN,
+    NOT_LOGGED,
+    OF_TYPES,
+    REACHED,
+    UNSENT,
+)
 from ingest.lake.logged_statements import Statement
 from ingest.lake.structures import Structure
 from ingest.values.conversions import KEEP, conversion, named
@@ -56,13 +65,15 @@ class Reach:
 
     ``rows`` are the tables that have sent rows, in the spelling of the rows; ``sent`` gives the types of their columns, ``came``
     says whether rows came between two places (`ingest.lake.resolve.Came`, of this source). ``parted`` has the places where a
-    table is a partition no longer, or another one has its name, in order. ``statement`` is the last one.
+    table is a partition no longer, or another one has its name, in order. ``statement`` is the last one. ``logged`` has those from which
+    the source sends changes of a table again.
     """
 
     rows: Collection[TableId]
     sent: Callable[[TableId], Collection[str]] = lambda _table: ("unknown",)
     came: Callable[..., bool] = lambda *_span, surely=False: not surely
     parted: Mapping[TableId, Sequence[str]] = field(default_factory=dict)
+    logged: Mapping[TableId, Sequence[str]] = field(default_factory=dict)
     statement: Statement = field(init=False)
     tables: dict[TableId, _Relation] = field(default_factory=dict)
     made: dict[TableId, Effect] = field(default_factory=dict)  # types and domains, by their names
@@ -250,6 +261,12 @@ class Reach:
 
     def _of_partition(self, effect: Effect) -> Iterator[Effect]:
         """What is done to a table's partition, and what that does to the partition's own mirror."""
+        if (
+            effect.note == NOT_LOGGED
+            and max(self.logged.get(effect.table, ()), default="") > self.statement.order
+        ):
+            yield replace(effect, note=LOGGED_AGAIN)
+            return
         tables, attached = [effect.table, *self._above(effect.table)], effect.other_table
         table = next((table for table in tables if attached and self._has_sent(table, _LAST)), None)
         if attached is not None and table is not None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ingest import types
 from ingest.change import NO_TABLE, LaneId, TableId
 from ingest.ddl import EXCHANGED, MOVED, UNANNOUNCED, UNREAD, Effect
-from ingest.ddl.effect_model import APART, DETACHED, REACHED, UNSENT
+from ingest.ddl.effect_model import APART, DETACHED, LOGGED, LOGGED_AGAIN, REACHED, UNSENT
 from ingest.lake.adjusted_names import AdjustedNames
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement
@@ -106,7 +106,8 @@ def resolved(
                 names.exact,
                 partial(_types_sent, sent, statement.source),
                 partial(came, statement.source),
-                _parted(statements, statement.source, names),
+                _places(statements, statement.source, names, _is_parted),
+                _places(statements, statement.source, names, _is_logged),
             )
         respelt = replace(respelt, effects=tuple(reaches[statement.source].take(respelt)))
         if statement.kind == "none" and not respelt.effects:  # it only says what later statements reach
@@ -120,14 +121,26 @@ def resolved(
     return with_effects
 
 
-def _parted(statements: Sequence[Statement], source: str, names: _Names) -> dict[TableId, list[str]]:
-    """Where the tables of a source are partitions no longer, or lose their names, in order."""
+def _places(
+    statements: Sequence[Statement], source: str, names: _Names, holds: Callable[[Effect], bool]
+) -> dict[TableId, list[str]]:
+    """Where the statements of a source have certain effects, by table, in order."""
     places: dict[TableId, list[str]] = {}
     for statement in statements:
         for effect in statement.effects if statement.source == source else ():
-            if effect.action in ("disinherit", *LEAVES_NAME):
+            if holds(effect):
                 places.setdefault(names.of(effect.table), []).append(statement.order)
     return places
+
+
+def _is_parted(effect: Effect) -> bool:
+    """True of a table that is a partition no longer, or loses its name."""
+    return effect.action in ("disinherit", *LEAVES_NAME)
+
+
+def _is_logged(effect: Effect) -> bool:
+    """True of a table of which the source sends changes from there on."""
+    return effect.note == LOGGED
 
 
 def _types_sent(sent: Sent, source: str, table: TableId) -> set[str]:
@@ -277,7 +290,7 @@ def leaves_open(effect: Effect, table: TableId) -> bool:
 
 def hides_rows(effect: Effect) -> bool:
     """True if rows of a partition vanish or come, and no message says which they are."""
-    return effect.action == "truncate_partition" and effect.note not in (EMPTY, APART, UNSENT)
+    return effect.action == "truncate_partition" and effect.note not in (EMPTY, APART, UNSENT, LOGGED_AGAIN)
 
 
 def is_pinned(effect: Effect, declared: Mapping[str, str]) -> bool:

@@ -17,6 +17,7 @@ from ingest.lake.resolve import (
     UNSEEN,
     SentColumn,
     empties,
+    hides_rows,
     is_archive,
     is_copy,
     leaves_open,
@@ -511,3 +512,22 @@ def test_of_a_partition_that_has_sent_no_row_none_are_counted() -> None:
     assert [("truncate_partition", root, EMPTY)] == [
         (effect.action, effect.table, effect.note) for effect in made[-1].effects
     ]
+
+
+@pytest.mark.parametrize(
+    ("texts", "holding"),
+    [
+        (("ALTER TABLE depot SET UNLOGGED",), [0]),
+        (("ALTER TABLE depot SET UNLOGGED", "ALTER TABLE depot SET LOGGED"), [1]),
+        (("ALTER TABLE depot SET LOGGED", "ALTER TABLE depot SET UNLOGGED"), [0, 1]),
+        (("ALTER TABLE depot SET UNLOGGED", "ALTER TABLE other SET LOGGED"), [0, 1]),
+    ],
+)
+def test_a_bulk_load_that_is_not_logged_asks_once(texts: tuple[str, ...], holding: list[int]) -> None:
+    """Both statements of one load held the mirror, each for a decision of its own; a table that stays so sends nothing."""
+    statements = [
+        replace(statement, effects=ddl.effects(statement.text, "postgres", "db", "s").effects)
+        for statement in said(*texts)
+    ]
+    made = resolved(statements, [("src", TableId("db", "s", name)) for name in ("depot", "other")])
+    assert holding == [number for number, each in enumerate(made) if any(map(hides_rows, each.effects))]
