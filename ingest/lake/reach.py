@@ -112,7 +112,9 @@ class Reach:
                 yield from self._stale_above(effect.table)
             return
         if effect.action == "truncate_partition":
-            yield from self._of_partition(effect)
+            yield from (
+                self._of_partition(effect) if effect.note != NOT_LOGGED else [self._not_logged(effect)]
+            )
             return
         yield effect
         match effect.action:
@@ -259,14 +261,13 @@ class Reach:
 
     # --- partitions --------------------------------------------------------------------------------
 
+    def _not_logged(self, effect: Effect) -> Effect:
+        """What is done to a table whose changes are not sent from there on, unless a later statement ends that."""
+        ends = max(self.logged.get(effect.table, ()), default="") > self.statement.order
+        return replace(effect, note=LOGGED_AGAIN) if ends else effect
+
     def _of_partition(self, effect: Effect) -> Iterator[Effect]:
         """What is done to a table's partition, and what that does to the partition's own mirror."""
-        if (
-            effect.note == NOT_LOGGED
-            and max(self.logged.get(effect.table, ()), default="") > self.statement.order
-        ):
-            yield replace(effect, note=LOGGED_AGAIN)
-            return
         tables, attached = [effect.table, *self._above(effect.table)], effect.other_table
         table = next((table for table in tables if attached and self._has_sent(table, _LAST)), None)
         if attached is not None and table is not None:
