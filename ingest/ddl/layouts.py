@@ -29,13 +29,14 @@ def rearranged(old: Sequence[str], new: Sequence[str], unchanged: Collection[str
     """
     known, tail = {*old}, new[len(old) :]
     if len(new) >= len(old) and new[len(old) - 1] == old[-1] and known.isdisjoint(tail):
-        return Rearranged({was: name for was, name in zip(old, new, strict=False) if was != name}, [])
+        renamed = {was: name for was, name in zip(old, new, strict=False) if was != name}
+        # names that exchanged their places may also be those of a table that was made again with the same rows
+        return Rearranged({}, [*renamed.values()]) if known & {*renamed.values()} else Rearranged(renamed, [])
     kept = [name for name in old if name in new]
     stay = [name for name in new if name in known]
     if kept != stay:
         return Rearranged({}, list(_moved(old, new)))
-    renamed: dict[str, str] = {}
-    unknown: list[str] = []
+    renamed, unknown = dict[str, str](), list[str]()
     *inner, last = zip(between(old, kept), between(new, kept), strict=True)
     for gone, came in inner:
         if len(gone) == len(came):

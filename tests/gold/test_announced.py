@@ -780,10 +780,11 @@ def test_the_last_column_with_another_name(tmp_path: Path) -> None:
 
 
 def test_columns_that_exchange_their_names(tmp_path: Path) -> None:
-    """Both had the other one's values in older rows, and nothing said so."""
+    """Or their table was made again with its columns in another order, and all its rows: which, no message tells."""
     feed = Feed(tmp_path).row((ID, V, W, N), id=1, v="v", w="w", n=1).run(*ALL)
     feed.row((ID, W, V, N), id=2, w="ww", v="vv", n=1).run(*ALL)
-    assert [["w", "vv"], ["v", "ww"]] == [feed.column("v"), feed.column("w")]
+    assert {("v", 1.0), ("w", 1.0)} <= {*feed.unknown()}
+    feed.row((ID, W, V, N), "u", id=1, w="ww", v="vv", n=1).run(*ALL)
     assert [] == said(feed)
 
 
