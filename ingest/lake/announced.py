@@ -22,7 +22,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import pairwise
 from operator import attrgetter
@@ -75,13 +75,15 @@ class _SentLabels:
     def renamings(self) -> Iterator[_Relabelling]:
         """What became of labels, from each list to the next one."""
         lists = united_lists(*(each for each, _ in self.sent))
+        # the connector does not escape commas: only rows show labels that have some
+        shown = {label for each in lists for label in each.strays}
         is_of_arrival = any(is_weak(each.high) for each in lists)
         ordered = sorted(lists, key=attrgetter("low" if is_of_arrival else "high"))
+        whole = [replace(each, labels=tuple(_joined(each.labels, shown))) for each in ordered]
         for number, (old, new) in enumerate(pairwise(ordered), 1):
-            # the connector does not escape commas: only rows show labels that have some
-            if became := relabelled(_joined(old.labels, old.strays), _joined(new.labels, old.strays)):
+            if became := relabelled(whole[number - 1].labels, whole[number].labels):
                 # rows of the old list, and older rows that came with a newer one
-                last = max(old.high, *(_last_stray(label, ordered[number:]) for label in became))
+                last = max(old.high, *(_last_stray(label, whole[number:]) for label in became))
                 yield _Relabelling(self.column, old.labels, new.labels, became, *self._begins(new, last))
 
     def _begins(self, new: LabelList, last: str) -> tuple[str, int]:

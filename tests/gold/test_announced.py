@@ -643,6 +643,14 @@ def test_a_label_with_a_comma(
     assert bool(unknown) == bool(said(feed))
 
 
+def test_a_label_with_a_comma_that_comes_back(tmp_path: Path) -> None:
+    """A row that rightly has the label was taken for an older one, and got the new name of the label before."""
+    feed = Feed(tmp_path).row((ID, mood("ok", "b,c", "low")), id=1, v="b,c")
+    feed.row((ID, mood("ok", "d", "low")), id=2, v="d")
+    feed.row((ID, mood("ok", "d", "low", "b,c")), id=3, v="b,c").run(*ALL)
+    assert (["d", "d", "b,c"], []) == (feed.column("v"), feed.unknown())
+
+
 def test_labels_that_begin_as_a_list(tmp_path: Path) -> None:
     """No list of texts is read from them, and they keep their spaces."""
     old, new = mood("sad", "[", "[1; 2]", "[1]"), mood("unhappy", "[", "[1; 2]", "[ 1]")
