@@ -156,7 +156,9 @@ class Shops:
 
     def subject(self, since: int) -> CheckedMirror:
         """The mirror, as the checks of the batches after one see it."""
-        [subject] = survey(self.lake, ledgers.read(self.lake, since, self.lake.decoded()).lanes).subjects
+        [subject] = survey(
+            self.lake, ledgers.read(self.lake, since, self.lake.decoded()).lanes, steps=steps_of(self.lake)
+        ).subjects
         return subject
 
     @property

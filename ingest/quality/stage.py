@@ -186,7 +186,7 @@ def _scope(
     books = ledgers.read(lake, since, last)
     keys = cascades.foreign_keys(books.statements)
     also = {*also, *cascades.mirrors_of(lake, keys, books.lanes)}
-    surveyed = survey(lake, books.lanes, also, decided, only, steps)
+    surveyed = survey(lake, books.lanes, also, decided, only, steps=steps)
     cut_transactions.mark(lake, surveyed.subjects, since)
     return _Scope(since, last, books, keys, surveyed)
 

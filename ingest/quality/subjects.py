@@ -196,7 +196,8 @@ def survey(
     also: Iterable[str] = (),
     decided: Mapping[str, Mirror] | None = None,
     only: Collection[str] | None = None,
-    steps: StepsOf = no_steps,
+    *,
+    steps: StepsOf,
 ) -> Survey:
     """The mirrors that new batches touched, those of the paths ``also``, and the books' sums.
 

@@ -8,6 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from ingest.config.model import TableRule
+from ingest.gold.steps import steps_of
 from ingest.quality import key_checks, ledgers
 from ingest.quality.catalogue import complains
 from ingest.quality.subjects import survey
@@ -31,7 +32,7 @@ def filled(folder: Path) -> Shops:
 def sound(shops: Shops, since: int) -> list[str]:
     """The mirrors without faults."""
     lake = shops.lake
-    subjects = survey(lake, ledgers.read(lake, since, lake.decoded()).lanes).subjects
+    subjects = survey(lake, ledgers.read(lake, since, lake.decoded()).lanes, steps=steps_of(lake)).subjects
     found = key_checks.count(lake, subjects, since)
     return sorted(
         path

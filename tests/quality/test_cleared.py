@@ -10,6 +10,7 @@ import pytest
 
 from ingest.change import TableId
 from ingest.config import load
+from ingest.gold.steps import steps_of
 from ingest.lake import mirrors, rejects
 from ingest.lake.lake import Lake
 from ingest.lake.schemas import REJECTS
@@ -102,7 +103,7 @@ def test_a_reject_stays_while_its_mirror_waits(tmp_path: Path, applied: int, ope
     }  # fmt: skip
     writer = (f"depot/gold/{mirror.path}/0/rejects", 1)
     commit(depot.lake / REJECTS.name, REJECTS.types, [refused], by=REJECTS.partition_by, writer=writer)
-    [subject] = survey(lake, ledgers.read(lake, 0, 2).lanes).subjects
+    [subject] = survey(lake, ledgers.read(lake, 0, 2).lanes, steps=steps_of(lake)).subjects
     subject.applied = applied
     obsolete_rejects.close(lake, [subject], {})
     assert open_rejects == len(rejects.waiting(lake))

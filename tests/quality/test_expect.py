@@ -12,6 +12,7 @@ import pytest
 from ingest.config import Expectation, Pipeline
 from ingest.config.entries import QualityRule
 from ingest.config.model import Source, TableRule
+from ingest.gold.steps import steps_of
 from ingest.lake.lake import Lake
 from ingest.quality import expect, ledgers
 from ingest.quality.catalogue import CheckResult
@@ -100,7 +101,7 @@ def judged(
     listed = tuple(Expectation(f"expect_column_values_to_{name}", given) for name, given in wishes)
     lake = Lake(spark, replace(of, quality=(QualityRule("d.t", listed, on=on),)))
     books = ledgers.read(lake, since, lake.decoded())
-    chosen = survey(lake, books.lanes, (), None, None).subjects
+    chosen = survey(lake, books.lanes, (), None, None, steps=steps_of(lake)).subjects
     return expect.expected(lake, chosen, since, lambda *_: None)
 
 

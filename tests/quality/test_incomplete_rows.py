@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ingest.config.model import TableRule
+from ingest.gold.steps import steps_of
 from ingest.lake.lake import Lake
 from ingest.quality import ledgers
 from ingest.quality.arrow_rows import changes_of_keys
@@ -44,7 +45,9 @@ def count(mine: Shops, incomplete: list[int]) -> None:
     """Expect so many incomplete rows of each table, by DuckDB, by the plain fold and by the checks of the run."""
     assert mine.result is not None
     assert {("done", "")} == {(mirror.state, mirror.message) for mirror in mine.result.mirrors}
-    subjects = survey(mine.lake, ledgers.read(mine.lake, 0, mine.lake.decoded()).lanes).subjects
+    subjects = survey(
+        mine.lake, ledgers.read(mine.lake, 0, mine.lake.decoded()).lanes, steps=steps_of(mine.lake)
+    ).subjects
     sides = [Side(mine.lake, subject, 0, i) for i, subject in enumerate(subjects)]
     counted = by_duckdb(mine.lake, sides)
     assert counted == {side.index: by_plain_fold(mine.lake, side) for side in sides}
@@ -194,7 +197,7 @@ def test_a_row_is_as_whole_as_under_the_key_that_it_had(tmp_path: Path, case: st
 
 def keys_of_the_last(lake: Lake) -> set[tuple[str, ...]]:
     """The keys that rows have after the changes that are looked at for the row which the second batch updates."""
-    [subject] = survey(lake, ledgers.read(lake, 0, 2).lanes).subjects
+    [subject] = survey(lake, ledgers.read(lake, 0, 2).lanes, steps=steps_of(lake)).subjects
     updated = "SELECT own_key FROM rows WHERE batch = 2"
     changes = changes_of_keys(lake, subject.decided, subject.lanes[0], (), 2, updated, inherited=True)
     return {(json.loads(change["after"])["id"],) for change in changes}

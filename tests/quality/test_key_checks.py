@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingest.config.model import TableRule
+from ingest.gold.steps import steps_of
 from ingest.lake.lake import Lake
 from ingest.quality import key_checks, key_sides, many_keys
 from ingest.quality.key_sides import Side
@@ -50,7 +51,7 @@ def test_large_mirrors_are_checked_alike(depot: Depot, monkeypatch: pytest.Monke
     )
 
     def numbers() -> dict[str, int]:
-        subjects = survey(lake, read(lake, 1, 2).lanes).subjects
+        subjects = survey(lake, read(lake, 1, 2).lanes, steps=steps_of(lake)).subjects
         assert [True] == [one.size > 0 for one in subjects]
         [counted] = key_checks.count(lake, subjects, 1).values()
         return counted.numbers | {
@@ -75,12 +76,12 @@ def counted_alike(depot: Depot, monkeypatch: pytest.MonkeyPatch) -> list[dict[st
     last = lake.decoded()
 
     def numbers(since: int) -> dict[str, int]:
-        subjects = survey(lake, read(lake, since, last).lanes).subjects
+        subjects = survey(lake, read(lake, since, last).lanes, steps=steps_of(lake)).subjects
         [counted] = key_checks.count(lake, subjects, since).values()
         return counted.numbers
 
     def plain(since: int) -> dict[str, int]:
-        [subject] = survey(lake, read(lake, since, last).lanes).subjects
+        [subject] = survey(lake, read(lake, since, last).lanes, steps=steps_of(lake)).subjects
         return by_plain_fold(lake, Side(lake, subject, since, 0))
 
     found = [numbers(since) for since in (0, last - 1)]
@@ -137,5 +138,7 @@ def test_a_lost_row_of_a_late_change_is_a_fault(depot: Depot) -> None:
     assert ("done", "") == depot.run()
     lake = depot.lake()
     depot.spark.sql(f"DELETE FROM {lake.named('mirrors/yard/depot')} WHERE id = 11")
-    [counted] = key_checks.count(lake, survey(lake, read(lake, 1, 2).lanes).subjects, 1).values()
+    [counted] = key_checks.count(
+        lake, survey(lake, read(lake, 1, 2).lanes, steps=steps_of(lake)).subjects, 1
+    ).values()
     assert (1, ('{"id":11}',)) == (counted.numbers["missing_rows"], counted.failing["missing_rows"])

@@ -12,6 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 from ingest.config.model import TableRule
+from ingest.gold.steps import steps_of
 from ingest.quality import key_checks, key_sides, many_keys
 from ingest.quality.key_sides import Side
 from ingest.quality.ledgers import read
@@ -66,7 +67,7 @@ class _Story:
 
     def sides(self, since: int) -> list[Side]:
         lake = self.depot.lake()
-        subjects = survey(lake, read(lake, since, lake.decoded()).lanes).subjects
+        subjects = survey(lake, read(lake, since, lake.decoded()).lanes, steps=steps_of(lake)).subjects
         return [Side(lake, one, since, i) for i, one in enumerate(subjects)]
 
     def alike(self, since: int) -> Numbers:

@@ -15,6 +15,7 @@ from ingest.change import TableId
 from ingest.cli import epoch_verb
 from ingest.config import load
 from ingest.config.model import TableRule
+from ingest.gold.steps import steps_of
 from ingest.lake import epochs, later_loads
 from ingest.lake.books import Line
 from ingest.lake.lake import Lake
@@ -245,7 +246,7 @@ class Partitions(WrittenLake):
         columns = Column("id", "id", "int64"), Column("text", "text", "string")
         mirror = Mirror(self.table, mirror_path(self.table), ("id",), columns)
         books = ledgers.read(lake, self.batch - 1, self.batch)
-        chosen = survey(lake, books.lanes, decided={mirror.path: mirror}).subjects
+        chosen = survey(lake, books.lanes, decided={mirror.path: mirror}, steps=steps_of(lake)).subjects
         return list(order_checks.of_mirrors(lake, chosen, self.batch - 1, []))
 
 

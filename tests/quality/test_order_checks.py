@@ -12,6 +12,7 @@ import pytest
 from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source
+from ingest.gold.steps import steps_of
 from ingest.lake import commits
 from ingest.lake.lake import Lake
 from ingest.lake.snapshots import CARRIED_SQL
@@ -275,7 +276,7 @@ def test_each_doubt_is_said(spark: SparkSession, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(commits, "within_reach", lambda _path: False)  # as where only Hadoop reads the log
     lake = Lake(spark, load(file))
     books = ledgers.read(lake, 1, 2)
-    chosen = survey(lake, books.lanes).subjects
+    chosen = survey(lake, books.lanes, steps=steps_of(lake)).subjects
     assert {*found} == {
         (one.mirror, one.check) for one in order_checks.of_mirrors(lake, chosen, 1, books.statements)
     }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingest.config.model import TableRule
+from ingest.gold.steps import steps_of
 from ingest.lake import rejects
 from ingest.lake.schemas import REJECTS
 from ingest.quality import ddl_ledger, ledgers, vanished
@@ -35,7 +36,7 @@ def found(shops: Shops, since: int = 1) -> dict[str, str]:
     if shops.lines:
         assert ("done", "") == shops.run()
     lake = shops.lake
-    chosen = survey(lake, ledgers.read(lake, since, lake.decoded()).lanes).subjects
+    chosen = survey(lake, ledgers.read(lake, since, lake.decoded()).lanes, steps=steps_of(lake)).subjects
     metrics = list(vanished.of_mirrors(lake, chosen, since, ddl_ledger.read(lake)))
     return {one.check: one.detail.split(" without ")[1].split(", which")[0] for one in metrics}
 

@@ -24,6 +24,7 @@ import pytest
 
 from ingest.config import Pipeline, load
 from ingest.config.model import AUTO, SPARK
+from ingest.gold.steps import steps_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -367,7 +368,7 @@ def test_keys_are_counted_as_by_the_plain_fold(
     lake = Lake(spark, batch_by_batch.pipelines[engine])
     last = lake.decoded()
     since = last - batches if batches else 0
-    chosen = survey(lake, ledgers.read(lake, since, last).lanes).subjects
+    chosen = survey(lake, ledgers.read(lake, since, last).lanes, steps=steps_of(lake)).subjects
     sides = [Side(lake, one, since, i) for i, one in enumerate(chosen) if one.exists and one.mirror]
     for one in sides:
         one.begins(by_lane(ddl_ledger.read(lake)))
