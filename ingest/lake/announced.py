@@ -33,7 +33,7 @@ from ingest.ddl.effect_model import MOVED, UNANNOUNCED, UNREAD, Effect, kind_of
 from ingest.ddl.layouts import Rearranged, rearranged
 from ingest.ddl.pg_types import relabelled
 from ingest.lake import duck, lanes
-from ingest.lake.books import WHOLE_OR_NOT, Announcement, LabelList, Layout, Line, summed, united_lists
+from ingest.lake.books import WHOLE_OR_NOT, Announcement, ColumnOrder, LabelList, Line, summed, united_lists
 from ingest.lake.logged_statements import Decided, Statement, by_lane
 from ingest.lake.tables import Tables
 from ingest.order import behind, is_weak
@@ -139,8 +139,8 @@ def _last_stray(label: str, lists: Sequence[LabelList]) -> str:
 class _Rearrangement:
     """What became of columns where their order is another one from a row on."""
 
-    old: Layout
-    new: Layout
+    old: ColumnOrder
+    new: ColumnOrder
     became: Rearranged
     batch: int
 

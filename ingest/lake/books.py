@@ -84,7 +84,7 @@ def united_lists(*lists: LabelList) -> tuple[LabelList, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ColumnOrder:
     """A table's columns in their order, and the first and the last place of a row whose schema has them so.
 
     The row at the first place leaves the ``unchanged`` columns as they were.
@@ -95,14 +95,14 @@ class Layout:
     high: str
     unchanged: tuple[str, ...] = ()
 
-    def united(self, other: Layout) -> Layout:
+    def united(self, other: ColumnOrder) -> ColumnOrder:
         """Of the rows of both, which have the same columns."""
         return replace(min(self, other, key=attrgetter("low")), high=max(self.high, other.high))
 
 
-def united_layouts(layouts: Iterable[Layout]) -> list[Layout]:
+def united_layouts(layouts: Iterable[ColumnOrder]) -> list[ColumnOrder]:
     """Each order of columns once."""
-    by_columns: dict[tuple[str, ...], Layout] = {}
+    by_columns: dict[tuple[str, ...], ColumnOrder] = {}
     for each in layouts:
         same = by_columns.get(each.columns)
         by_columns[each.columns] = each if same is None else same.united(each)
@@ -164,7 +164,7 @@ class Line:
     columns: dict[str, str] = field(default_factory=dict)
     lacks: dict[str, tuple[PlaceSpan, PlaceSpan]] = field(default_factory=dict)
     announced: dict[str, Announcement] = field(default_factory=dict)
-    layouts: list[Layout] = field(default_factory=list)
+    layouts: list[ColumnOrder] = field(default_factory=list)
     load_marks: list[LoadMark] = field(default_factory=list)
     whole: PlaceSpan = field(default_factory=list)  # of the rows that are sent whole
     servers: dict[str, int] = field(default_factory=dict)  # "epoch server 7" to the offset of its first row
@@ -254,10 +254,10 @@ def _label_list(members: Mapping[str, Any]) -> LabelList:
     return LabelList(**{**members, "labels": tuple(members["labels"])})
 
 
-def layouts(rows: Iterable[Mapping[str, Any]] | None) -> list[Layout]:
+def layouts(rows: Iterable[Mapping[str, Any]] | None) -> list[ColumnOrder]:
     """`Line.layouts` from its JSON."""
     return [
-        Layout(tuple(each["columns"]), each["low"], each["high"], tuple(each["unchanged"]))
+        ColumnOrder(tuple(each["columns"]), each["low"], each["high"], tuple(each["unchanged"]))
         for each in rows or ()
     ]
 

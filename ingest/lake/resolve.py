@@ -55,6 +55,7 @@ CARRIED = (
 UNSEEN = "unseen"  # note of a swap_table: statements on the copy are not in the ledger
 # statements that may legitimately occur twice within a second
 _BY_TURNS = ("create_table", "drop_table", "truncate")
+_OF_ROWS = ("truncate", "truncate_partition")
 _OF_A_COLUMN = ("drop_column", "rename_column", "comment_column")
 # notes of a column whose value no statement contains
 _UNKNOWN_DEFAULTS = ("expression", "generated", "identity", UNREAD, UNANNOUNCED)
@@ -456,7 +457,7 @@ class _Made:
                 if effect.note != "if-not-exists":
                     self.created[effect.table] = statement.order
             for spelt in self._cased(effect, statement):
-                if effect.action != "create_table":
+                if effect.action not in ("create_table", "drop_table"):
                     self._record(effect.table, spelt)
                 self._structure(spelt)
                 yield spelt
@@ -473,8 +474,12 @@ class _Made:
         """What was done to a table that is created, or to the one that it is LIKE; it may exist, with a ``life``."""
         if created.note == "if-not-exists" and life:
             return life
-        like = created.other_table if created.note == "like" else None
-        return [*self.lives[like]] if like in self.lives else [created]
+        like = created.other_table if created.note in ("like", "if-not-exists") else None
+        if like not in self.lives:
+            return [created]
+        return [
+            effect for effect in self.lives[like] if effect.action not in _OF_ROWS
+        ]  # it has none of its rows
 
     def _attaches_empty(self, effect: Effect, statement: Statement) -> bool:
         """True if a table without rows becomes a partition; from there on rows of any such table may come under the other name."""

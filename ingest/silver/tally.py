@@ -12,7 +12,7 @@ import orjson
 from ingest import types
 from ingest.change import CONTROL_OPS, LOAD_BEGUN, LOAD_ENDED, Change, ChangeColumns, ColumnSchema, Op
 from ingest.fold import may_change_key
-from ingest.lake.books import Announcement, LabelList, Layout, Line, LoadMark, PlaceSpan, united_layouts
+from ingest.lake.books import Announcement, ColumnOrder, LabelList, Line, LoadMark, PlaceSpan, united_layouts
 
 _COUNTED = {op: f"{op}s" for op in (Op.READ, Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE)}
 _DDL = Op.DDL  # looked up in the enum it costs 0.1 us each time
@@ -239,12 +239,12 @@ def _count_announced(line: Line, rows: Sequence[Change], orders: Sequence[str]) 
                 line.announced[name] = announced if before is None else before.united(announced)
 
 
-def _layout(columns: tuple[str, ...], rows: Sequence[tuple[str, Change]], low: str, high: str) -> Layout:
+def _layout(columns: tuple[str, ...], rows: Sequence[tuple[str, Change]], low: str, high: str) -> ColumnOrder:
     """The columns of some rows, with those that the first row does not have although it is there."""
     first = next(row for order, row in rows if order == low)
     is_partial = first.partial and not _begins_row(first)
     unchanged = tuple(name for name in columns if name not in first.new_cells) if is_partial else ()
-    return Layout(columns, low, high, unchanged)
+    return ColumnOrder(columns, low, high, unchanged)
 
 
 def _labels(

@@ -448,6 +448,11 @@ COLUMNS_OF_A_LIFE: dict[str, list[Say]] = {
         said(25, "ALTER TABLE _attic_new ENGINE=InnoDB"),
         said(30, "RENAME TABLE attic TO _attic_old, _attic_new TO attic"), said(40, "ALTER TABLE attic RENAME TO annex"),
     ],
+    "before a tool's copy that is made if it is not there": [
+        said(20, f"ALTER TABLE hall {ADDED}"), said(22, "CREATE TABLE IF NOT EXISTS _hall_gho LIKE hall"),
+        said(25, "ALTER TABLE _hall_gho ENGINE=InnoDB"),
+        said(30, "RENAME TABLE hall TO _hall_del, _hall_gho TO hall"), said(40, "RENAME TABLE hall TO annex"),
+    ],
     "made if it is not there": [
         said(20, f"ALTER TABLE hall {ADDED}"), said(25, "CREATE TABLE IF NOT EXISTS hall (id INT PRIMARY KEY, n INT)"),
         said(40, "RENAME TABLE hall TO annex"),
@@ -464,6 +469,20 @@ def test_a_column_from_before_the_last_rename_is_announced(tmp_path: Path, name:
     yard = yard_of(tmp_path)
     script = [created("hall", 1), row("hall", 10, 1), *COLUMNS_OF_A_LIFE[name]]
     assert {} == play(yard, [*script, changed("INSERT", "annex", 50, ["id"], id="2", n="4", w="3")], cut=cut)
+    assert [1, 2] == yard.keys("annex")
+    assert [] == complaints(yard)
+
+
+IF_NOT_THERE = "CREATE TABLE IF NOT EXISTS {} (id INT PRIMARY KEY, n INT)"
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_table_that_was_dropped_and_made_if_it_is_not_there(tmp_path: Path, *, cut: bool) -> None:
+    """The DROP of before went over to the new name, and the next such CREATE took away the rows that were carried over."""
+    yard = yard_of(tmp_path)
+    script = [said(1, "DROP TABLE IF EXISTS hall"), said(5, IF_NOT_THERE.format("hall")), row("hall", 10, 1)]
+    script += [said(40, "RENAME TABLE hall TO annex"), said(45, IF_NOT_THERE.format("annex"))]
+    assert {} == play(yard, [*script, changed("INSERT", "annex", 50, ["id"], id="2", n="4")], cut=cut)
     assert [1, 2] == yard.keys("annex")
     assert [] == complaints(yard)
 
