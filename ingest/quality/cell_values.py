@@ -25,7 +25,7 @@ def of_text(text: str | None, logical: str) -> object:
     value = None if text is None else held(logical, text)
     match types.family(logical), value:
         case "decimal", Decimal():
-            return Decimal(str(text))
+            return Decimal(str(text)) if value else Decimal(0)  # a zero has no digits after its point
         case "float", str() | float():
             sign = -1.0 if str(text).startswith("-") else 1.0  # of zero, too
             return _bits(math.copysign(float(value), sign), types.delta(logical))
