@@ -36,6 +36,13 @@ def rearranged(old: Sequence[str], new: Sequence[str], unchanged: Collection[str
     stay = [name for name in new if name in known]
     if kept != stay:
         return Rearranged({}, list(_moved(old, new)))
+    return _between_kept(old, new, kept, unchanged)
+
+
+def _between_kept(
+    old: Sequence[str], new: Sequence[str], kept: Sequence[str], unchanged: Collection[str]
+) -> Rearranged:
+    """The same where the columns that were ``kept`` have their order: by what stands between them."""
     renamed, unknown = dict[str, str](), list[str]()
     *inner, last = zip(between(old, kept), between(new, kept), strict=True)
     for gone, came in inner:
