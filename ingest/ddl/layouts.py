@@ -42,7 +42,7 @@ def rearranged(old: Sequence[str], new: Sequence[str], unchanged: Collection[str
 def _between_kept(
     old: Sequence[str], new: Sequence[str], kept: Sequence[str], unchanged: Collection[str]
 ) -> Rearranged:
-    """The same where the columns that were ``kept`` have their order: by what stands between them."""
+    """The same where the columns that were ``kept`` have their order: by the other ones between them."""
     renamed, unknown = dict[str, str](), list[str]()
     *inner, last = zip(between(old, kept), between(new, kept), strict=True)
     for gone, came in inner:
@@ -59,7 +59,7 @@ def _between_kept(
 
 
 def _moved(old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
-    """The names that stand behind one that came after them, and new ones before the last of the others."""
+    """The names after one that came later than they did, and new ones before the last of the others."""
     differ = [name for was, name in zip(old, new, strict=False) if was != name]
     if len(old) == len(new) and len(differ) == 2:  # or they exchanged their names
         yield from differ

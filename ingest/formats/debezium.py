@@ -246,7 +246,7 @@ def _told_before(
 
 
 def _is_filler(text: str | None, column: ColumnSchema | None) -> bool:
-    """True of what stands in a column of which the log has no value: NULL, unless it must not be NULL."""
+    """True of what is written in a column of which the log has no value: NULL, unless it must not be NULL."""
     if text is None:
         return True
     if column is not None and column.nullable:
