@@ -129,7 +129,8 @@ class Line:
     """One book line. ``columns`` maps each column seen to its logical type, in the order first seen.
 
     ``lacks`` has the columns that some whole rows lack: the places of whole rows without and with each. ``announced`` has
-    what the messages' own schemas say of columns, and ``layouts`` their order, where that says something. ``load_marks`` say where full loads begin and end.
+    what the messages' own schemas say of columns, and ``layouts`` their order, where that says something. ``load_marks`` say
+    where full loads begin and end.
     """
 
     batch: int

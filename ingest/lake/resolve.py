@@ -477,9 +477,8 @@ class _Made:
         like = created.other_table if created.note in ("like", "if-not-exists") else None
         if like not in self.lives:
             return [created]
-        return [
-            effect for effect in self.lives[like] if effect.action not in _OF_ROWS
-        ]  # it has none of its rows
+        # it has none of the other one's rows
+        return [effect for effect in self.lives[like] if effect.action not in _OF_ROWS]
 
     def _attaches_empty(self, effect: Effect, statement: Statement) -> bool:
         """True if a table without rows becomes a partition; from there on rows of any such table may come under the other name."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -61,6 +62,8 @@ from ingest.quality.cell_diff import KeyHistory, key_of_row
 from ingest.quality.cell_values import of_text
 from ingest.quality.subjects import NOTHING_CUT, CheckedLane, CheckedMirror, lost_sources
 
+Names = Callable[[], Collection[str]]
+"""Gives names of columns, when they are needed."""
 FIRSTS = 100  # keys of a mirror whose first change is compared with the row that the mirror had before
 BEGUN = 20_000  # such keys if the mirror has got more rows than were inserted
 COMMITS = 64  # of a mirror's log that are searched for its state before a batch
@@ -154,7 +157,7 @@ def screen(
     firsts: int,
     *,
     gained: bool,
-    made: Collection[str] = (),
+    made: Names = frozenset,
 ) -> Screened:
     """Compare neighbours among the changes of each key.
 
@@ -166,8 +169,8 @@ def screen(
         images: how the lane's dialect writes images before.
         firsts: how many keys' first changes are taken.
         gained: those without an image before, too: the mirror may have got more rows than were inserted.
-        made: columns to which statements gave values in rows that were there, so that a row that lacks one may have another value
-            than NULL.
+        made: gives the columns to which statements gave values in rows that were there, so that a row that lacks one may have
+            another value than NULL.
     """
     screened = Screened()
     if not changes.num_rows:
@@ -251,7 +254,7 @@ class _Pairs(NamedTuple):
     later: Numbers
     images: ImagesBefore
     alone: npt.NDArray[np.bool_]  # changes whose images before may have only the key
-    made: Collection[str]  # columns to which statements gave values
+    made: Names  # columns to which statements gave values
 
 
 def _neighbours(screened: Screened, changes: pa.RecordBatch, pairs: _Pairs, truncates: Sequence[str]) -> None:
@@ -308,7 +311,7 @@ def _gone(
 _cells = msgspec.json.Decoder(dict[str, str | None]).decode
 
 
-def _is_in(said: bytes, filled: bytes | None, row: bytes, made: Collection[str], *, is_part: bool) -> bool:
+def _is_in(said: bytes, filled: bytes | None, row: bytes, made: Names, *, is_part: bool) -> bool:
     """True if an image before is in the row that an earlier change has sent, both as JSON.
 
     ``filled`` is the image after, if it has the columns that the image before lacks. Of a partial row, ``is_part``, only
@@ -324,14 +327,14 @@ def _is_in(said: bytes, filled: bytes | None, row: bytes, made: Collection[str],
     if is_part:
         return all(cells[name] == there[name] for name in cells.keys() & there.keys())
     return all(
-        there.get(name) == cell and (name in there or name not in made) for name, cell in cells.items()
+        there.get(name) == cell and (name in there or name not in made()) for name, cell in cells.items()
     )
 
 
 # --- over batches ---------------------------------------------------------------------------------
 
 
-def compare_firsts(screened: Screened, lane: ProvenLane, since: int) -> None:
+def compare_firsts(screened: Screened, lane: ProvenLane, since: int, made: Names) -> None:
     """Compare the first changes of some keys with the rows that the mirror had before the new batches."""
     if not screened.firsts:
         return
@@ -343,7 +346,7 @@ def compare_firsts(screened: Screened, lane: ProvenLane, since: int) -> None:
     state = _before(lane.lake, mirror, since)
     if state is None or not asked:
         return
-    there, made = state.delta_types, lane.made
+    there = state.delta_types
     kinds = [there.get(column.column, "") for column in mirror.columns]
     if any(kinds[i] != column.delta for i, column in enumerate(mirror.columns) if column.name in mirror.keys):
         return
@@ -402,9 +405,7 @@ def _before(lake: Lake, mirror: Mirror, since: int) -> Snapshot | None:
     return None
 
 
-def _agrees(
-    said: Image, row: Sequence[object], mirror: Mirror, kinds: Sequence[str], made: Collection[str]
-) -> bool:
+def _agrees(said: Image, row: Sequence[object], mirror: Mirror, kinds: Sequence[str], made: Names) -> bool:
     """True if an image before is what the mirror's row holds, as far as the mirror has its columns.
 
     A column that the mirror did not have yet was NULL by all changes before, unless it is one of those ``made`` by statements.
@@ -413,7 +414,7 @@ def _agrees(
         if column.name not in said or kind not in ("", column.delta) or column.made is not None:
             continue
         text = said[column.name]
-        if not kind and column.name in made:
+        if not kind and column.name in made():
             return False
         value = of_text(text, column.type)
         if value != cell and (text is None or value is not None):
@@ -465,22 +466,26 @@ class ProvenLane:
         return self.subject.cut.get(self.lane.id, NOTHING_CUT).met
 
     @property
+    def steps(self) -> list[SchemaStep]:
+        """The schema steps of the lane's statements that the mirror has folded."""
+        return steps_of(self.subject, self.lane)
+
     def made(self) -> frozenset[str]:
         """The columns to which statements gave values in rows that were there."""
-        steps = steps_of(self.subject, self.lane)
         return frozenset(
-            step.to or step.column for step in steps if step.action in ("add_column", "rename_column")
+            step.to or step.column for step in self.steps if step.action in ("add_column", "rename_column")
         )
 
     @property
     def was_emptied(self) -> bool:
         """True if the table was empty once, so that each of its rows must have come since."""
-        return self.lane.truncates_ever > 0 or any(step.empties for step, _ in self.subject.steps(self.lane))
+        return self.lane.truncates_ever > 0 or any(step.empties for step in self.steps)
 
 
 def prove(lane: ProvenLane, since: int) -> Proof:
     """Compare the images before of a lane's changes after batch ``since`` with the rows that they change."""
     many = lane.gained and (lane.lane.last_read > 0 or lane.was_emptied)
+    made = cache(lane.made)  # most batches never ask
     screened = screen(
         lane.changes,
         lane.truncates,
@@ -488,9 +493,9 @@ def prove(lane: ProvenLane, since: int) -> Proof:
         lane.images,
         BEGUN if many else FIRSTS,
         gained=lane.gained,
-        made=lane.made,
+        made=made,
     )
-    compare_firsts(screened, lane, since)
+    compare_firsts(screened, lane, since, made)
     proof = Proof(screened.compared, screened.proven)
     loaded = bool(screened.unsent) and _is_loaded(lane, since)
     unsent, gone = _unsent_keys(screened, lane, loaded=loaded), _gone_keys(screened, lane, since)
@@ -591,7 +596,7 @@ def _history(lane: ProvenLane, keys: Mapping[Key, tuple[str, ...]]) -> KeyHistor
     begins = max((era.place for era in lane.mirror.eras_of(*lane.lane.id)), default="")
     earlier = [row for row in rows if row["order_key"] <= begins and row["op"] != "truncate"]
     rows = [row for row in rows if row["order_key"] > begins]  # before it rows had another key
-    steps = [step for step, _ in lane.subject.steps(lane.lane) if str(step.order) > begins]
+    steps = [step for step in lane.steps if str(step.order) > begins]
     return KeyHistory(rows, steps, shard, earlier=earlier)
 
 
