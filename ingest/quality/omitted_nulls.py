@@ -82,7 +82,10 @@ def _of_large(ordered: OrderedLane) -> Metric:
             0
         ]:  # another remark may follow it
             by_column.setdefault(name, []).append(row["note"])
-    short = {name: n for name, notes in by_column.items() if (n := _emptied(ordered, name, notes))}
+    notes = {note for of_column in by_column.values() for note in of_column}
+    if not notes or not _may_be_large(ordered, notes):
+        by_column = {}
+    short = {name: n for name, noted in by_column.items() if (n := _emptied(ordered, name, noted))}
     if not short:
         return ordered.metric("nulls_left_out", 0, "")
     n = max(short.values())
@@ -98,34 +101,55 @@ def _of_large(ordered: OrderedLane) -> Metric:
 _LIST = json.JSONDecoder()
 
 
-def _emptied(ordered: OrderedLane, name: str, notes: Iterable[str]) -> int:
-    """The number of new rows with such a note whose newest earlier image had a large value in a column.
+def _may_be_large(ordered: OrderedLane, notes: Iterable[str]) -> bool:
+    """True if a row with such a note may have been large: most tables have no such rows, and the images' lengths show that."""
+    return bool(
+        ordered.lake.ask(
+            f"""WITH {_unsure(ordered, notes)} SELECT 1 AS n FROM {{changes.change}} WHERE {ordered.where} AND {_ROWS}
+            AND {_large_row(ordered)} AND {_own_key(ordered)} IN (SELECT own_key FROM unsure) LIMIT 1"""
+        )
+    )
 
-    Most tables have no large rows: whether any can be meant is asked first, of the images' lengths. A mask hides how long a value
-    is, so of a table with masked columns each value may be large.
-    """
-    is_masked = bool(ordered.lake.pipeline.rule(ordered.lane.table).mask)
-    large_row = "true" if is_masked else f"(partial OR length(after) >= {_MAY_BE_APART})"
-    large_cell = "cell IS NOT NULL" if is_masked else f"length(cell) >= {_LARGE}"
-    noted = ", ".join(map(duck.text, notes))
-    unsure = f"""unsure AS (SELECT order_key, [{ordered.cells("before", "after")}] AS own_key FROM {{changes.change}}
-        WHERE {ordered.where} AND batch > {ordered.since} AND note IN ({noted}))"""
-    earlier = f"""FROM {{changes.change}} WHERE {ordered.where} AND op IN ('read', 'insert', 'update')
-        AND (note IS NULL OR note NOT IN ({noted}))"""
-    own_key = f"[{ordered.cells('after', 'before')}]"
-    if not ordered.lake.ask(
-        f"WITH {unsure} SELECT 1 {earlier} AND {large_row} AND {own_key} IN (SELECT own_key FROM unsure) LIMIT 1"
-    ):
-        return 0
+
+def _emptied(ordered: OrderedLane, name: str, notes: Iterable[str]) -> int:
+    """The number of new rows with such a note whose newest earlier image had a large value in a column."""
+    large_cell = "cell IS NOT NULL" if _is_masked(ordered) else f"length(cell) >= {_LARGE}"
     [row] = ordered.lake.ask(
-        f"""WITH {unsure},
-        earlier AS (SELECT order_key, {own_key} AS own_key, {duck.member("after", name)} AS cell, {large_row} AS is_large
-            {earlier} AND {duck.has_member("after", name)}),
+        f"""WITH {_unsure(ordered, notes)},
+        earlier AS (SELECT order_key, {_own_key(ordered)} AS own_key, {duck.member("after", name)} AS cell,
+            {_large_row(ordered)} AS is_large FROM {{changes.change}} WHERE {ordered.where} AND {_ROWS}
+            AND (note IS NULL OR note NOT IN ({_listed(notes)})) AND {duck.has_member("after", name)}),
         had AS (SELECT arg_max_null(e.cell, e.order_key) AS cell, arg_max(e.is_large, e.order_key) AS is_large
             FROM unsure AS u JOIN earlier AS e ON e.own_key = u.own_key AND e.order_key < u.order_key GROUP BY u.order_key)
         SELECT count(*) AS n FROM had WHERE {large_cell} AND is_large"""
     )
     return int(row["n"])
+
+
+_ROWS = "op IN ('read', 'insert', 'update')"
+
+
+def _unsure(ordered: OrderedLane, notes: Iterable[str]) -> str:
+    """The new rows with such a note, in SQL: their places and their keys before them."""
+    return f"""unsure AS (SELECT order_key, [{ordered.cells("before", "after")}] AS own_key FROM {{changes.change}}
+        WHERE {ordered.where} AND batch > {ordered.since} AND note IN ({_listed(notes)}))"""
+
+
+def _own_key(ordered: OrderedLane) -> str:
+    return f"[{ordered.cells('after', 'before')}]"
+
+
+def _large_row(ordered: OrderedLane) -> str:
+    """The condition in SQL that a row may be large; a mask hides how long a value is."""
+    return "true" if _is_masked(ordered) else f"(partial OR length(after) >= {_MAY_BE_APART})"
+
+
+def _is_masked(ordered: OrderedLane) -> bool:
+    return bool(ordered.lake.pipeline.rule(ordered.lane.table).mask)
+
+
+def _listed(notes: Iterable[str]) -> str:
+    return ", ".join(map(duck.text, notes))
 
 
 _LARGE = 40  # characters of a value that may be longer than a pointer
