@@ -39,10 +39,8 @@ DESCRIBING = frozenset(
 REACHED = "reached"  # note of a table that is emptied because of another one, without a change that says so
 APART = "apart"  # note of a truncate_partition: the partition's rows come under its own name, which is ``to``
 DETACHED = "detached"  # note of a truncate_partition: the rows that a former partition has came under the name ``to``
-NOT_LOGGED, LOGGED = (
-    "SET UNLOGGED",
-    "SET LOGGED",
-)  # notes of a truncate_partition: changes between the two come in no message
+# notes of a truncate_partition: changes between the two come in no message
+NOT_LOGGED, LOGGED = "SET UNLOGGED", "SET LOGGED"
 LOGGED_AGAIN = "logged again"  # note of a truncate_partition: a table that was not logged until a later statement, which holds
 UNSENT = "unsent"  # note of a truncate_partition: the table has sent no row so far
 EXCHANGED = "exchanged"  # note of consecutive renames that exchange names

@@ -109,9 +109,9 @@ MAX_BITS = 512  # bytes of a bit string that become a number
 
 class ConnectPlan(NamedTuple):
     """For each column that a schema or the pipeline file knows, how its values are read, its type, and what the schema
-    says of it besides, with (``labelled``) and without the labels of enumerations and the places of columns; for the schema's own columns those whose
-    Avro value is not its text yet. Of ``unsure`` columns Debezium for PostgreSQL sends NULL for a large value that did not
-    change.
+    says of it besides, with (``labelled``) and without the labels of enumerations and the places of columns;
+    for the schema's own columns those whose Avro value is not its text yet. Of ``unsure`` columns Debezium for PostgreSQL sends
+    NULL for a large value that did not change.
     """
 
     json: Mapping[str, Text]
@@ -193,7 +193,7 @@ def _plan(
 
 
 def _placed(fields: Iterable[Field]) -> frozenset[str]:
-    """The names of the fields without those that flattening adds behind the columns."""
+    """The names of the fields without those that flattening adds after the columns."""
     names = [field.name for field in fields]
     while names and names[-1].startswith("__"):
         names.pop()
