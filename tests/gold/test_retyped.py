@@ -96,13 +96,15 @@ def test_not_null_asks_only_where_a_row_had_null(tmp_path: Path, cut: bool) -> N
     depot = Depot(unstarted(2), tmp_path, Warm(), TableRule("yard.*"))
     tables = {f"depot{i}": case for i, case in enumerate(FILLED)}
     of_rows = {"isDdl": False, "mysqlType": {"id": "int", "n": "int"}, "pkNames": ["id"], "sql": ""}
+    held: dict[str, str | None] = {}  # what the row of each table has; at first the default
 
     def say(table: str, step: Any) -> None:
         row = of_rows | {"table": table}
         if isinstance(step, dict):
             image = {name: value for name, value in step.items() if name != "was"}
             left = {"id": step["was"]} if "was" in step else {}
-            depot.say(**row, type="UPDATE", data=[image], old=[{"n": None, **left}])
+            depot.say(**row, type="UPDATE", data=[image], old=[{"n": held.get(table, "3"), **left}])
+            held[table] = step["n"]
         elif step == "DELETE":
             depot.say(**row, type="DELETE", data=[{"id": "1", "n": None}])
         else:
