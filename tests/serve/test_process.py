@@ -52,12 +52,22 @@ def test_the_end_does_not_wait_for_a_long_answer(lake: WrittenLake, address: str
     assert running.stderr is not None
     url = urlsplit(running.stderr.readline().split()[0])
     asking = http.client.HTTPConnection(url.hostname or "", url.port, timeout=PATIENCE)
-    asking.request("GET", f"{address}?{urlencode({'pipeline': 'depot', 'q': LONG})}")
+    server = psutil.Process(running.pid)
+
+    def is_counting() -> bool:
+        return any(nursery.children() for nursery in server.children())
+
+    def ask(query: str) -> None:
+        asking.request("GET", f"{address}?{urlencode({'pipeline': 'depot', 'q': query})}")
+
+    ask("SELECT 1")  # the wait until a process can be made would be a part of the long query's ten seconds
+    assert asking.getresponse().read()
+    until(lambda: not is_counting())
+    ask(LONG)
     asleep = socket.create_connection((url.hostname, url.port))  # reads nothing of its answers
     asleep.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
     asleep.sendall(b"GET /table?pipeline=depot&table=depot.bins HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
-    server = psutil.Process(running.pid)
-    until(lambda: any(nursery.children() for nursery in server.children()))  # it counts
+    until(is_counting)
     running.send_signal(signal.SIGTERM)
     answer = asking.getresponse()
     said = answer.read().decode()
