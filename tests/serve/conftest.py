@@ -19,6 +19,7 @@ from ingest.serve.app import Service, application
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
 from tests.lakes import change, statement
+from tests.timing import PATIENCE
 from tests.written_lake import WrittenLake
 
 HOST = "127.0.0.1:8765"
@@ -163,4 +164,4 @@ def listening() -> Iterator[Callable[..., int]]:
     yield serve
     for running, thread in started:
         running.should_exit = True
-        thread.join(20)
+        thread.join(PATIENCE)

@@ -16,6 +16,7 @@ from ingest.serve import fleet as fleets
 from ingest.serve import server
 from tests.serve.conftest import Client, client_of
 from tests.serve.test_pages import PAGES, words
+from tests.timing import PATIENCE
 from tests.written_lake import reject
 
 
@@ -39,9 +40,9 @@ def test_making_answers_ends_with_the_service(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(fleets.Fleet, "prepare", prepare)
     thread = threading.Thread(target=server._prepare, args=(fleets.Fleet([]), over), daemon=True)
     thread.start()
-    assert begun.wait(30)
+    assert begun.wait(PATIENCE)
     over.set()
-    thread.join(30)
+    thread.join(PATIENCE)
     assert not thread.is_alive()
 
 

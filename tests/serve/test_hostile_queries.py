@@ -20,16 +20,24 @@ from urllib.parse import quote, urlencode, urlsplit
 import psutil
 import pytest
 
+from ingest.inspect.duck_query import Bounds
 from ingest.inspect.query_process import NURSERY
+from ingest.serve import pages
 from tests.lakes import ROOT
 from tests.serve.conftest import Client
 from tests.serve.hostile_queries import queries
 from tests.serve.test_process import LONG, started
-from tests.timing import until
+from tests.timing import PATIENCE, until
 from tests.written_lake import WrittenLake
 
-LIMIT = 10  # seconds of a query, as the pages have it
+LIMIT = 10  # seconds of a query, as the pages have it; here a slow machine has more for those of `asked`
 MEGABYTES = 400
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that would be ended by its memory, or by a signal, is not ended by its time before that."""
+    monkeypatch.setattr(pages, "BOUNDS", Bounds(PATIENCE, pages.BOUNDS.memory))
 
 
 def asked(client: Client, query: str) -> Any:
@@ -137,7 +145,7 @@ _WALLS = """
 import os, socket, subprocess, sys
 from ingest.inspect import confinement
 lake, other = sys.argv[1:]
-confinement.limit(20, 64 << 20)
+confinement.limit(300, 64 << 20)
 confinement.shut_in()
 confinement.may_read_only([lake])
 def refused(act):
@@ -178,11 +186,11 @@ def test_the_system_denies_what_duckdb_may_forget(tmp_path: Path) -> None:
 def test_a_process_is_killed_at_its_limit() -> None:
     """One call of one function is not interrupted by DuckDB, however long it takes."""
     code = "from ingest.inspect import confinement; confinement.limit(0.3, 1 << 30); sum(range(10**12))"
-    began = time.monotonic()
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False
-    )
-    assert (-signal.SIGALRM, True) == (done.returncode, time.monotonic() - began < 20)
+        [sys.executable, "-c", code],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False, timeout=PATIENCE,
+    )  # fmt: skip
+    assert -signal.SIGALRM == done.returncode  # the sum takes hours
 
 
 class Attack:

@@ -15,6 +15,15 @@ from ingest.serve import connections
 from ingest.serve.app import Service
 from tests.serve.conftest import Client
 from tests.serve.test_pages import PAGES
+from tests.timing import PATIENCE
+
+
+@pytest.fixture(autouse=True)
+def no_limit_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The service hangs up on nobody for the time that he takes: a busy machine takes it, too."""
+    for name in ("HEADER", "STALLED", "ASKING"):
+        monkeypatch.setattr(connections, name, 2 * PATIENCE)
+    monkeypatch.setattr(application, "PATIENCE", 2 * PATIENCE)
 
 
 def test_a_hundred_at_once_are_all_answered(client: Client, listening: Callable[[Service], int]) -> None:
@@ -23,7 +32,7 @@ def test_a_hundred_at_once_are_all_answered(client: Client, listening: Callable[
     codes: list[int] = []
 
     def ask(n: int) -> None:
-        asking = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        asking = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
         asking.request("GET", list(PAGES.values())[n % 3] if n % 10 else "/sql?pipeline=depot&q=SELECT+1")
         answer = asking.getresponse()
         answer.read()
@@ -48,7 +57,7 @@ def test_who_came_while_the_service_was_busy_is_answered(
 
     def ask(port: int) -> None:
         for _ in range(3 * connections.OF_ONE):
-            waiting.append(socket.create_connection(("127.0.0.1", port), timeout=60))
+            waiting.append(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE))
             waiting[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 
     listening(client.service, before=ask)
@@ -73,14 +82,12 @@ def test_a_slow_reader_or_writer_holds_no_other_up(
             sleeper.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
             sleeper.sendall(text)
             sleepers.append(sleeper)
-    began = time.monotonic()
-    asking = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    asking = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     for page in ("/healthz", PAGES["table"]):
         asking.request("GET", page)
         answer = asking.getresponse()
         answer.read()
         assert 200 == answer.status
-    assert time.monotonic() - began < 30
     for sleeper in sleepers:
         sleeper.close()
 
@@ -89,7 +96,7 @@ def test_a_request_that_comes_byte_by_byte_is_answered(
     client: Client, listening: Callable[[Service], int]
 ) -> None:
     """A bad line is not a bad client."""
-    with socket.create_connection(("127.0.0.1", listening(client.service)), timeout=30) as slow:
+    with socket.create_connection(("127.0.0.1", listening(client.service)), timeout=PATIENCE) as slow:
         for byte in b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n":
             slow.send(bytes([byte]))
             time.sleep(0.002)
@@ -102,11 +109,11 @@ def test_a_request_that_never_ends_is_sent_away(
     """Its place is for others."""
     monkeypatch.setattr(application, "PATIENCE", 0.3)
     port = listening(client.service)
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as endless:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as endless:
         endless.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\ntoken=")
         answer = endless.recv(10_000)
     assert b"HTTP/1.1 408" in answer
-    asking = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    asking = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     asking.request("GET", "/healthz")
     assert 200 == asking.getresponse().status
     asking.close()
