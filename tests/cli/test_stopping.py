@@ -55,7 +55,7 @@ def slow(*_):
         print(folder, flush=True)
         time.sleep(600)
 app.Verbs.invoke = slow
-app.GRACE_SECONDS = 0.5
+app.GRACE_SECONDS = float(sys.argv.pop(1))
 app.main()
 """
 
@@ -63,10 +63,15 @@ app.main()
 @pytest.mark.parametrize("thread", ["none", "waits"])
 def test_a_verb_that_is_to_end_leaves_no_temporary_folder(thread: str) -> None:
     """A comparison has the keys of a whole mirror in one, which no erasure looks into; and no thread may hold the process."""
-    with subprocess.Popen([sys.executable, "-c", SLOW, thread], stdout=subprocess.PIPE, text=True) as running:
-        assert running.stdout is not None
-        folder = Path(running.stdout.readline().strip())
-        assert folder.is_dir()
-        running.terminate()
-        assert 128 + signal.SIGTERM == running.wait(PATIENCE)
-    assert not folder.exists()
+
+    def is_tidy(grace: float) -> bool:
+        command = [sys.executable, "-c", SLOW, str(grace), thread]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+            assert running.stdout is not None
+            folder = Path(running.stdout.readline().strip())
+            assert folder.is_dir()
+            running.terminate()
+            assert 128 + signal.SIGTERM == running.wait(PATIENCE)
+        return not folder.exists()
+
+    assert any(is_tidy(grace) for grace in (0.5, 5.0, 50.0)), "a busy machine may take the time to tidy up"

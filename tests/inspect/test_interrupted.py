@@ -25,6 +25,7 @@ from ingest.lake.tables import LakeReader
 from tests.fleet import Clock, Plant, typed
 from tests.inspect.test_calm import begun, clock
 from tests.lakes import ROOT
+from tests.timing import PATIENCE
 
 __all__ = ["clock"]  # a fixture
 
@@ -97,7 +98,7 @@ def killed(plant: Plant, run: str, patch: pytest.MonkeyPatch) -> None:
         "ingest.run._record = lambda *_: os.kill(os.getpid(), signal.SIGKILL); app(sys.argv[1:])"
     )
     words = [sys.executable, "-c", dies, *shlex.split(run)[1:]]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert -signal.SIGKILL == done.returncode, done.stderr
 
 

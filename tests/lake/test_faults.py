@@ -22,10 +22,12 @@ from pyspark.sql.classic.column import Column
 from ingest import run as runs
 from ingest.config.model import TableRule
 from ingest.errors import IngestError, StoppedError
+from ingest.lake import faults
 from ingest.lake.datafiles import FilePart, Files, Layout, written
 from ingest.lake.envelope import SealError
 from ingest.lake.faults import damaged, fault, of_mirror, said
 from tests.shops import Shops
+from tests.timing import PATIENCE
 
 JAVA = "An error occurred while calling o2663.collectToPython.\n: org.apache.spark.SparkException: Job aborted due to stage failure: "
 TEXTS = {
@@ -142,6 +144,7 @@ def test_java_that_has_ended_is_named(
         "-c",
         "import time; time.sleep(60)" if ended else "import time; time.sleep(0.1); exit(3)",
     ]
+    monkeypatch.setattr(faults, "_MOMENT", PATIENCE)
     with subprocess.Popen(command) as java, monkeypatch.context() as during:
         during.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
         if ended:

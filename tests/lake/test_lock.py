@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -101,20 +102,37 @@ def test_a_live_holder_is_named(tmp_path: Path, other: Any, way: Any) -> None:
     assert 2 == caught.value.exit_code
 
 
+class Clock:
+    """The lock's, which goes on when it waits: another process acts after `after` seconds of that, on any machine."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, after: float, act: Callable[[], None]) -> None:
+        self._now, self._after, self._act = 0.0, after, act
+        monkeypatch.setattr(lock, "time", self)
+
+    def monotonic(self) -> float:
+        """Seconds; no two questions are asked at the same moment."""
+        self._now += 1e-3
+        return self._now
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        if self._now < self._after <= self._now + seconds:
+            self._act()
+        self._now += seconds
+
+
 @pytest.mark.parametrize(
     ("what", "patience", "waits"), [(UPKEEP, 0, True), ("run", 0, False), ("run", 9, True)]
 )
 def test_a_lock_that_is_held_for_a_moment_is_waited_for(
-    tmp_path: Path, what: str, patience: float, waits: bool
+    tmp_path: Path, what: str, patience: float, waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that upkeep meets between two of its commits would be left out; one that meets a run is told at once."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(held(str(tmp_path), what))
-        timer = threading.Timer(0.2, stack.close)
-        timer.start()
+        Clock(monkeypatch, 0.2, stack.close)
         with nullcontext() if waits else pytest.raises(LockedError), held(str(tmp_path), "two", patience):
             assert waits
-        timer.join()
 
 
 def test_rewriting_excludes_rewriting_alone(tmp_path: Path) -> None:
@@ -226,7 +244,7 @@ def test_a_lock_that_names_a_foreign_process_is_not_waited_for(
 def test_a_dead_holders_jvm_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The JVM of a killed run may still be committing."""
     monkeypatch.setattr(lock, "ORPHAN", 0.5)
-    jvm = subprocess.Popen([named_java(tmp_path.parent), "30"])
+    jvm = subprocess.Popen([named_java(tmp_path.parent), str(2 * PATIENCE)])
     started = psutil.Process(jvm.pid).create_time()
     write(tmp_path, jvm={"pid": jvm.pid, "started": started})
     with (
@@ -234,7 +252,7 @@ def test_a_dead_holders_jvm_is_waited_for(tmp_path: Path, monkeypatch: pytest.Mo
         held(str(tmp_path), "two"),
     ):
         pass
-    monkeypatch.setattr(lock, "ORPHAN", 20)
+    monkeypatch.setattr(lock, "ORPHAN", PATIENCE)
     threading.Timer(0.4, jvm.kill).start()
     with held(str(tmp_path), "two"):
         assert not psutil.pid_exists(jvm.pid) or psutil.Process(jvm.pid).status() == psutil.STATUS_ZOMBIE
@@ -432,8 +450,11 @@ class Objects:
 
     def write(self, _path: str, data: bytes) -> None:
         self.text = data
+
+    def lose(self) -> None:
+        """Have the other run write."""
         if self.is_raced:
-            threading.Timer(0.2, setattr, (self, "text", json.dumps(holder(token="rival")).encode())).start()
+            self.text = json.dumps(holder(token="rival")).encode()
 
     def read(self, _path: str) -> bytes:
         return self.text
@@ -451,7 +472,9 @@ def test_of_two_runs_that_write_one_lock_one_goes_on(
     objects: Objects, is_raced: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a store that ignores conditions, and where two take a dead run's lock over, each of both writes succeeds."""
-    monkeypatch.setattr(hadoop, "small_files", lambda _lake: replace(objects, is_raced=is_raced))
+    store = replace(objects, is_raced=is_raced)
+    monkeypatch.setattr(hadoop, "small_files", lambda _lake: store)
+    Clock(monkeypatch, 0.2, store.lose)
     refused = pytest.raises(LockedError, match="at the same moment: run again") if is_raced else nullcontext()
     entered = False
     with refused, held("s3a://bucket/lake", "one"):
@@ -507,11 +530,9 @@ def test_in_a_store_a_lock_that_is_held_for_a_moment_is_waited_for(
     monkeypatch.setattr(lock, "_SETTLED", 0)
     with contextlib.ExitStack() as stack:
         stack.enter_context(held(lake, what))
-        timer = threading.Timer(0.2, stack.close)
-        timer.start()
+        Clock(monkeypatch, 0.2, stack.close)
         with nullcontext() if waits else pytest.raises(LockedError), held(lake, "two"):
             assert waits
-        timer.join()
 
 
 @pytest.mark.parametrize(

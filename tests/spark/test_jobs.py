@@ -16,6 +16,7 @@ from ingest.spark import deferred
 from ingest.spark.deferred import Deferred
 from ingest.spark.jobs import NOWHERE, Ran, recorded, said, unused_cluster
 from tests.lakes import Depot
+from tests.timing import PATIENCE
 from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
@@ -132,14 +133,14 @@ def test_a_session_starts_while_others_go_on() -> None:
 
     def start() -> SparkSession:
         begun.set()
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE)
         started.append(threading.current_thread().name)
         return cast("SparkSession", SimpleNamespace(sparkContext=None, version="4"))
 
     session = Deferred(start, "local[1]")
     session.begin()
     session.begin()
-    assert begun.wait(30)
+    assert begun.wait(PATIENCE)
     assert session.started is None
     go_on.set()
     assert "4" == session.version

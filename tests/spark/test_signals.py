@@ -13,6 +13,7 @@ import pytest
 from pyspark import java_gateway
 
 from ingest.spark import session
+from tests.timing import PATIENCE
 
 _SAYS = "import signal; print(signal.getsignal(signal.SIGTERM) == signal.SIG_IGN, signal.getsignal(signal.SIGINT) == signal.SIG_IGN)"
 
@@ -39,7 +40,7 @@ def test_a_request_to_stop_is_kept_while_java_starts(heard: list[int]) -> None:
         java = gateway.Popen(
             [sys.executable, "-c", _SAYS], preexec_fn=ignores_interrupts, stdout=subprocess.PIPE
         )
-        said, _ = java.communicate(timeout=60)
+        said, _ = java.communicate(timeout=PATIENCE)
         os.kill(os.getpid(), signal.SIGTERM)
     assert b"True True" == said.strip()  # Java itself ends with Python, not by the signal
     assert [signal.SIGTERM] * 2 == heard
