@@ -65,8 +65,8 @@ class Reach:
 
     ``rows`` are the tables that have sent rows, in the spelling of the rows; ``sent`` gives the types of their columns, ``came``
     says whether rows came between two places (`ingest.lake.resolve.Came`, of this source). ``parted`` has the places where a
-    table is a partition no longer, or another one has its name, in order. ``statement`` is the last one. ``logged`` has those from which
-    the source sends changes of a table again.
+    table is a partition no longer, or another one has its name, in order; ``cleared`` those where a table loses all its rows.
+    ``statement`` is the last one. ``logged`` has those from which the source sends changes of a table again.
     """
 
     rows: Collection[TableId]
@@ -74,6 +74,7 @@ class Reach:
     came: Callable[..., bool] = lambda *_span, surely=False: not surely
     parted: Mapping[TableId, Sequence[str]] = field(default_factory=dict)
     logged: Mapping[TableId, Sequence[str]] = field(default_factory=dict)
+    cleared: Mapping[TableId, Sequence[str]] = field(default_factory=dict)
     statement: Statement = field(init=False)
     tables: dict[TableId, _Relation] = field(default_factory=dict)
     made: dict[TableId, Effect] = field(default_factory=dict)  # types and domains, by their names
@@ -299,12 +300,24 @@ class Reach:
 
     def _stale_above(self, partition: TableId) -> Iterator[Effect]:
         """The tables above a partition that were loaded with its rows, which have come under its own name since then."""
-        begins = self.statement.order
-        ends = next((place for place in self.parted.get(partition, ()) if place > begins), _LAST)
+        begins, ends = self.statement.order, self._parts(partition)
         if partition not in self.rows or not self.came(partition, begins, ends, surely=True):
             return
         why = f"rows of its partition {partition} come under that name, and those in this mirror do not change with them"
-        yield from (_unread(table, why) for table in self._above(partition) if self._has_sent(table, _LAST))
+        for table in self._above(partition):
+            if self._has_sent(table, _LAST, since=self._cleared(table)):
+                yield _unread(table, why)
+
+    def _parts(self, table: TableId) -> str:
+        """The next place where a table is a partition no longer, or another one has its name."""
+        places = self.parted.get(table, ())
+        return next((place for place in places if place > self.statement.order), _LAST)
+
+    def _cleared(self, table: TableId) -> str:
+        """The last place where a table loses all rows while it has its name; empty for none."""
+        names = self.tables.get(table, _Relation()).names
+        begins, ends = names[-1][1] if names else "", self._parts(table)
+        return max((place for place in self.cleared.get(table, ()) if begins <= place <= ends), default="")
 
     def _above(self, partition: TableId) -> list[TableId]:
         """The tables of which one is a partition, at any distance."""
@@ -327,9 +340,12 @@ class Reach:
             for name, low, high in self._names(partition, place)
         )
 
-    def _has_sent(self, table: TableId, until: str) -> bool:
-        """True if a table may have sent rows up to a place, under any of its names; others had the name before it."""
-        for name, low, high in self._names(table, until):
+    def _has_sent(self, table: TableId, until: str, since: str = "") -> bool:
+        """True if a table may have sent rows between two places, under any of its names; others had the name before it."""
+        for name, begins, high in self._names(table, until):
+            low = max(begins, since)
+            if low > high:
+                continue
             if (name, low) in self.known and self.known[name, low] <= high:
                 return True
             ever = not low or self.came(name, low, _LAST)  # a name in `rows` has sent some

@@ -109,6 +109,7 @@ def resolved(
                 partial(came, statement.source),
                 _places(statements, statement.source, names, _is_parted),
                 _places(statements, statement.source, names, _is_logged),
+                _places(statements, statement.source, names, _clears, but=DISMISS),
             )
         respelt = replace(respelt, effects=tuple(reaches[statement.source].take(respelt)))
         if statement.kind == "none" and not respelt.effects:  # it only says what later statements reach
@@ -123,12 +124,19 @@ def resolved(
 
 
 def _places(
-    statements: Sequence[Statement], source: str, names: _Names, holds: Callable[[Effect], bool]
+    statements: Sequence[Statement],
+    source: str,
+    names: _Names,
+    holds: Callable[[Effect], bool],
+    *,
+    but: str | None = None,
 ) -> dict[TableId, list[str]]:
-    """Where the statements of a source have certain effects, by table, in order."""
+    """Where the statements of a source have certain effects, by table, in order, ``but`` for those that are decided so."""
     places: dict[TableId, list[str]] = {}
     for statement in statements:
-        for effect in statement.effects if statement.source == source else ():
+        if statement.source != source or statement.decided == but:
+            continue
+        for effect in statement.effects:
             if holds(effect):
                 places.setdefault(names.of(effect.table), []).append(statement.order)
     return places
@@ -142,6 +150,11 @@ def _is_parted(effect: Effect) -> bool:
 def _is_logged(effect: Effect) -> bool:
     """True of a table of which the source sends changes from there on."""
     return effect.note == LOGGED
+
+
+def _clears(effect: Effect) -> bool:
+    """True of a table that loses all its rows."""
+    return effect.action in ("truncate", "drop_table")
 
 
 def _types_sent(sent: Sent, source: str, table: TableId) -> set[str]:

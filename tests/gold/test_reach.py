@@ -245,6 +245,47 @@ def test_a_table_that_was_loaded_with_rows_of_its_partitions(
     assert "rows of its partition db.s.p2 come under that name" in str(entry.verdict.does)
 
 
+CLEARED = {
+    "emptied": (["TRUNCATE s.root", PART], []),
+    "made again": (["DROP TABLE s.root", ROOT.replace("TABLE", "TABLE IF NOT EXISTS"), PART], []),
+    "emptied as a partition's table": ([PART], ["TRUNCATE s.root"]),
+}
+
+
+@pytest.mark.parametrize("name", CLEARED)
+def test_a_table_that_was_emptied_since_it_was_loaded(tmp_path: Path, name: str) -> None:
+    """Its mirror holds no row of the partition, but the operator was asked about it."""
+    before, after = CLEARED[name]
+    said = Schemas(tmp_path).ddl(ROOT, "s.root").row("s.root", id=1)
+    for text in before:
+        said.ddl(text, "s.root")
+    said.row("s.p2", id=11)
+    for text in after:
+        said.ddl(text, "s.root")
+    said.row("s.p2", id=12).run()
+    assert not [entry for entry in approval.listed(said.lake) if entry.pending]
+    assert [] == said.rows("s.root")
+
+
+OTHERS = {
+    "loaded again": ["TRUNCATE s.root", PART, "row"],
+    "by its name of later": [PART, "ALTER TABLE s.root RENAME TO r", ROOT, "TRUNCATE s.root"],
+    "by its name of before": ["TRUNCATE s.root", "ALTER TABLE s.root RENAME TO r", ROOT, "row", PART],
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_loaded_table_that_was_not_emptied(tmp_path: Path, name: str) -> None:
+    """Another table of its name was, or it was loaded again."""
+    said = Schemas(tmp_path).ddl(ROOT, "s.root").row("s.root", id=1)
+    for text in OTHERS[name]:
+        said = said.row("s.root", id=2) if text == "row" else said.ddl(text, "s.root")
+        if text == PART:
+            said.row("s.p2", id=11)
+    said.run()
+    assert PART in [entry.statement.text for entry in approval.listed(said.lake) if entry.state == "noticed"]
+
+
 @pytest.mark.parametrize("words", [DETACH, "DROP TABLE s.p2"])
 def test_rows_of_a_table_that_was_a_partition_are_its_own(tmp_path: Path, words: str) -> None:
     """They say nothing of the table above, which had its rows under the own name."""
