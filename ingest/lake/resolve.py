@@ -687,7 +687,8 @@ def _takes(sent: Mapping[str, SentColumn], old: str, name: str, order: str) -> b
     """
     if name in sent:
         return old in sent or sent[name].low > order
-    return old not in sent or not (sent[old].high > order or old.isupper())
+    all_capitals = all(other == other.upper() for other in sent)
+    return old not in sent or not (sent[old].high > order or all_capitals)
 
 
 @dataclass(slots=True)
