@@ -38,6 +38,12 @@ from ingest.silver.split_messages import READ_WITH_LAST, Spot, Wholes, parts_in,
 
 DECODER = "1"  # incremented whenever a parser's result for some message changes
 OVERSIZE = "ingest.oversize"  # header that bronze sets on a record too large to land
+_OF_A_SEQUENCE = frozenset(
+    (
+        "next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment", "cache_size", "cycle_option",
+        "cycle_count",
+    )
+)  # fmt: skip
 INPUT = ("batch", "source", "topic", "partition", "offset", "key", "value", "headers")
 
 
@@ -482,6 +488,7 @@ class SourceDecoder:
     # --- writing ---
 
     def _written(self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken) -> DecodedPage:
+        self._exclude_sequences(taken)
         spans: list[TableRows] = []
         rows: list[Change] = []
         at: list[int] = []
@@ -640,6 +647,17 @@ class SourceDecoder:
             line = Line(place.batch, self.name, place.topic, place.partition, *place.table)
             self.lines[place] = line
         return line
+
+    def _exclude_sequences(self, taken: Taken) -> None:
+        """Leave out MariaDB's sequences, unless the pipeline file says how their rows are kept: each reserved range of numbers is
+        a row without a key in the binary log.
+        """
+        for change in chain.from_iterable(taken.values()):
+            if change.keys or change.after is None or change.after.keys() != _OF_A_SEQUENCE:
+                continue
+            rule = self.pipeline.rule(change.table)
+            if not rule.keys and rule.no_key == "hold":
+                self.excluded[change.table] = True
 
     def _is_excluded(self, table: TableId) -> bool:
         known = self.excluded.get(table)
