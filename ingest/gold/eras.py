@@ -11,15 +11,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 
+from ingest import types
 from ingest.change import TableId
-from ingest.ddl import Effect
+from ingest.ddl import COMPUTED, ColumnDefinition, Effect
 from ingest.errors import HeldError
 from ingest.lake import duck
 from ingest.lake.books import Line
 from ingest.lake.json_cells import list_in
 from ingest.lake.mirrors import Era
+from ingest.lake.structures import Structure
 from ingest.lake.tables import Tables
 from ingest.order import order_key, order_of
+from ingest.values.conversions import KEEP, conversion, is_char, named
 
 MANY = 50  # more changes of a key than any operator makes: the messages name two unique indexes in turn
 Keys = tuple[str, ...]
@@ -137,7 +140,7 @@ def eras(
         result = _named(shown, statements, keyless=keyless)
     else:
         result = _stated(statements)
-    result = _exchanged(_distinct(_without_unused(result, shown)), statements)
+    result = _reformed(_exchanged(_distinct(_without_unused(result, shown)), statements), statements)
     if len(result) > MANY:
         names = sorted({f"({', '.join(era.keys)})" for era in result})
         raise HeldError(
@@ -177,6 +180,43 @@ def _exchanged(result: Sequence[Era], statements: Iterable[PlacedEffects]) -> li
         if after != keys and same(after, keys) and not any(era.place == place for era in exchanged):
             exchanged.insert(len(before), Era(place, keys))
     return exchanged
+
+
+def _reformed(result: Sequence[Era], statements: Iterable[PlacedEffects]) -> list[Era]:
+    """The eras, with one more for each statement that gives the values of a column of the key another form."""
+    reformed, structure = list(result), Structure()
+    for place, effects in statements:
+        before = [era for era in reformed if era.place < place]
+        keys = before[-1].keys if before else ()
+        reforms = any(effect.name in keys and _reforms(effect, structure) for effect in effects)
+        if reforms and not any(era.place == place for era in reformed):
+            reformed.insert(len(before), Era(place, keys))
+        for effect in effects:
+            structure.take(effect)
+    return reformed
+
+
+def _reforms(effect: Effect, structure: Structure) -> bool:
+    """True if a MODIFY gives existing values another form, and it is known which: later changes find their rows by that.
+
+    Where no statement names the old type it is one like the new one.
+    """
+    if effect.action != "modify_column" or effect.type is None or effect.note in (COMPUTED, "generated"):
+        return False
+    old = structure.columns.get(effect.name.casefold(), ColumnDefinition(effect.name))
+    if old.type is not None and (old.type, old.written.lower()) == (effect.type, effect.written.lower()):
+        return False
+    if types.base(effect.type) == "string" and (
+        old.type is None or is_char(old.written) == is_char(effect.written)
+    ):
+        return False  # as long as before, for the server refuses to cut a key
+    before = (
+        types.base(effect.type)
+        if old.type is None
+        else named(old.type, old.written, mysql=effect.rules == "mysql")
+    )
+    rule = conversion(before, effect.type, effect.written, dialect=effect.rules)
+    return rule.certain and rule != KEEP
 
 
 # --- messages -------------------------------------------------------------------------------------

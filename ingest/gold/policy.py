@@ -398,7 +398,7 @@ OF_KEYS = frozenset({"create_table", "add_primary_key", "drop_primary_key"})
 
 def rekeys(effect: Effect, keys: Collection[str], *, is_declared: bool) -> bool:
     """True if an effect names another key than this one, or a column of it; a declared key is not dropped."""
-    if effect.action == "rename_column":
+    if effect.action in ("rename_column", "modify_column"):
         return effect.column in keys or effect.to in keys
     names_another = effect.action in OF_KEYS and set(effect.keys) != set(keys)
     return names_another and bool(effect.keys or not is_declared)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from ingest import types
 from ingest.change import Op
 from ingest.fold import SchemaStep, former
 from ingest.gold import past_keys
@@ -69,11 +70,12 @@ def _naming(steps: Iterable[SchemaStep]) -> list[SchemaStep]:
 
 
 def _of_lane(lake: Lake, lane: Lane, steps: Steps, mirror: Mirror) -> Iterator[Retyped]:
-    new = [step for step in steps.new if step.retypes]
+    others = _naming(steps.ever)
+    named = {step: former(step.column, others) for step in steps.new if step.retypes}
+    names = {step: columns for step, columns in named.items() if not _stays_text(lake, lane, step, columns)}
+    new = [*names]
     if not new:
         return
-    others = _naming(steps.ever)
-    names = {step: former(step.column, others) for step in new}
     asked = _converting(lake, lane, names)
     with change_files(lake) as files:
         does = _met(files, lane, asked) if asked else {}
@@ -83,6 +85,18 @@ def _of_lane(lake: Lake, lane: Lane, steps: Steps, mirror: Mirror) -> Iterator[R
             met |= OPEN
         if met:
             yield Retyped(lane, step, met, _key_of(lake, lane, steps, step, mirror))
+
+
+def _stays_text(lake: Tables, lane: Lane, step: SchemaStep, names: Collection[str]) -> bool:
+    """True if a column that becomes JSON has texts in later rows: JSON of MariaDB is a text, which stays as it is."""
+    if types.base(step.type) != "json" or step.solid or step.dialect != "mysql":
+        return False
+    of_lane = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last}"
+    rows = lake.ask(
+        f"SELECT DISTINCT types FROM {{changes.change}} WHERE {of_lane} AND order_key > {duck.text(str(step.order))}"
+    )
+    sent = {types.base(_sent(types_of(row["types"]), names)) for row in rows}
+    return sent == {"string"}
 
 
 def _key_of(lake: Tables, lane: Lane, steps: Steps, step: SchemaStep, mirror: Mirror) -> Mapping[str, str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 from ingest.errors import command, counted
 from ingest.lake import duck
@@ -73,7 +74,7 @@ def _spelt_twice(ordered: OrderedLane, doubtful: Mapping[str, Column], *, must_b
     key, left_key = (f"[{ordered.cells(*images)}]" for images in (("after", "before"), ("before", "after")))
     changes = f"""SELECT CASE WHEN op = 'update' AND {key} <> {left_key} THEN 'insert' ELSE op END AS op, order_key AS place,
         {key} AS k, {left_key} AS left_key, event_time, {read_sql()} AS is_read
-        FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where} AND order_key > {duck.text(ordered.emptied())}"""
+        FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where} AND order_key > {duck.text(max(ordered.emptied(), _reformed(ordered)))}"""
     is_whole = " AND ".join(f"k[{i}] IS NOT NULL" for i in range(1, len(names) + 1))
     spelt = ordered.lake.ask(
         f"""WITH {live_rows(changes, "event_time", "is_read")},
@@ -92,6 +93,15 @@ def _spelt_twice(ordered: OrderedLane, doubtful: Mapping[str, Column], *, must_b
         return spelt
     proven = [row for row in spelt if row["is_proven"]]
     return proven or _bare_numbers(ordered, doubtful, spelt)
+
+
+def _reformed(ordered: OrderedLane) -> str:
+    """The last place where the same key got other spellings by a statement; empty if there is none."""
+    mirror = ordered.subject.mirror
+    lane_eras = mirror.eras_of(*ordered.lane.id) if mirror else ()
+    return max(
+        (era.place for before, era in pairwise(lane_eras) if {*before.keys} == {*era.keys}), default=""
+    )
 
 
 def _bare_numbers(ordered: OrderedLane, doubtful: Mapping[str, Column], spelt: Sequence[Row]) -> list[Row]:

@@ -270,6 +270,11 @@ _DIGITS = re.compile(r"-?[0-9]{1,40}")
 _CHAR = re.compile(r"(national )?(bpchar|char|nchar|character)\b(?! var(?:ying|char)\b)")
 
 
+def is_char(declared: str) -> bool:
+    """True of CHAR and its other names, whose values are filled up with spaces."""
+    return bool(_CHAR.match(declared.lower()))
+
+
 _GROUPS = {
     "boolean": "boolean", "year": "year", "bit": "bit", "float32": "single", "float64": "double",
     "decimal": "exact", "string": "text", "enum": "enum", "set": "enum", "json": "json", "binary": "binary",
@@ -872,6 +877,15 @@ def _of_bits(rule: Callable[[str, str, str], Conversion]) -> Callable[[str, str,
     return of_bits
 
 
+_SCALAR = r'null|true|false|0|-?[1-9][0-9]{0,17}|"[ !#-\[\]-~]*"|\{\}'
+_PRINTED_ALIKE = re.compile(rf"(?:{_SCALAR})|\[(?:{_SCALAR})?\]")
+
+
+def _may_be_reprinted(text: str) -> bool:
+    """True of JSON that MySQL may print otherwise than it was written (order of members, numbers, blanks): MariaDB keeps the text."""
+    return not _PRINTED_ALIKE.fullmatch(text)
+
+
 _RULES: dict[tuple[str, str], Callable[[str, str, str], Conversion]] = {
     **{(kind, "exact"): _to_exact for kind in ("whole", "year", "exact", "single", "double", "text")},
     **{(kind, "exact"): _of_bits(_to_exact) for kind in ("bit", "boolean")},
@@ -902,6 +916,7 @@ _RULES: dict[tuple[str, str], Callable[[str, str, str], Conversion]] = {
     **{(kind, "text"): _keep for kind in ("text", "enum", "date", "json")},
     **{(kind, "text"): _always(_printed, certain=False) for kind in ("single", "double")},
     **{(kind, "text"): _clock_to_text for kind in ("datetime", "time")},
+    ("text", "json"): _always(_same, _may_be_reprinted),
     **{(kind, "enum"): _to_label for kind in ("text", "enum")},
     ("binary", "text"): _always(_decoded, lambda text: not base64.b64decode(text).isascii()),
     ("text", "binary"): _always(lambda text: base64_text(text.encode()), lambda text: not text.isascii()),

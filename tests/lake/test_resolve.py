@@ -443,7 +443,9 @@ def test_rows_show_the_letter_case_of_a_modified_column() -> None:
     small, plain = "ALTER TABLE depot MODIFY n BIGINT", ("modify_column", "n", None)
     assert [[plain]] == cased(small, sent={"N": old})
     assert [[plain]] == cased(small, sent={"N": old, "ID": old})
-    assert [[("rename_column", "N", "n"), plain]] == cased(small, sent={"N": old, "id": old}), "so it is MySQL"
+    assert [[("rename_column", "N", "n"), plain]] == cased(small, sent={"N": old, "id": old}), (
+        "so it is MySQL"
+    )
     assert [[("rename_column", "N", "n"), plain]] == cased(small, sent={"N": old, "n": new})
 
 
