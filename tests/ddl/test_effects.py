@@ -227,6 +227,9 @@ RELABELLED = [
     (("a", "b", "c"), ("a", "c"), {"b": None}),
     (("a", "b", "c"), ("c", "b", "a", "d"), {"a": None, "c": None}),
     (("a", "b"), ("b", "x"), {"a": None}),
+    # RENAME VALUE a TO x and ADD VALUE a: the order shows it, unless the new one stands beside the old one, as where x is added
+    (("a", "b"), ("x", "b", "a"), {"a": None, "b": None}),
+    (("b", "a"), ("b", "x", "a"), {}),
 ]
 
 
