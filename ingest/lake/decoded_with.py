@@ -8,10 +8,11 @@ not recorded, as in lakes of older versions, is not reported.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
@@ -99,6 +100,22 @@ class Outdated:
             f"settings ({words}): `{backfill}` decodes them again, and with --accept leaves "
             "them as they are."
         )
+
+
+def by_one_command(batches: Sequence[Outdated]) -> list[Outdated]:
+    """The same batches, each with the command that decodes all of them again; of rows that were left out with its own, as to
+    accept that they are missing is another decision.
+    """
+    older = [each for each in batches if each.left_out is None]
+    widest = min(older, key=attrgetter("first"), default=None)
+    return [
+        each if widest is None or each.left_out else replace(each, typed=partial(_typed_of, widest))
+        for each in batches
+    ]
+
+
+def _typed_of(widest: Outdated, _first: int) -> str:
+    return widest.command
 
 
 def settings_of(pipeline: Pipeline, source: Source) -> dict[str, Any]:

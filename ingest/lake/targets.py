@@ -144,7 +144,10 @@ def of_other_settings(lake: Tables) -> tuple[list[Unlike], list[Outdated]]:
     left = [more for each in batches if (more := each.without_said(of_types))]
     of_batches = {table for each in left for table in each.by_table}
     alone = [each for each in wrong if not each.mirror.sources & of_batches]
-    return [*_of_types(lake.pipeline, alone), *_of_vectors(lake.pipeline, not_plain(lake))], left
+    return [
+        *_of_types(lake.pipeline, alone),
+        *_of_vectors(lake.pipeline, not_plain(lake)),
+    ], decoded_with.by_one_command(left)
 
 
 def settings_said(lake: Tables) -> list[str]:

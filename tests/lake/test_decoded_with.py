@@ -10,7 +10,7 @@ import pytest
 from ingest.change import TableId
 from ingest.config import load
 from ingest.config.model import TableRule
-from ingest.lake import decoded_with
+from ingest.lake import decoded_with, targets
 from ingest.lake.books import Line
 from ingest.lake.schemas import BOOKS
 from ingest.lake.tables import LakeReader
@@ -91,3 +91,20 @@ def _outdated(depot: WrittenLake, more: str, edit: tuple[str, str] = ("", "")) -
     other.write_text(depot.file.read_text("utf-8").replace(*edit) + more, "utf-8")
     reader = LakeReader(load(other))
     return [(each.first, each.last, each.differences) for each in decoded_with.outdated(reader, depot.batch)]
+
+
+def test_one_command_serves_for_all_that_was_decoded_with_several_settings(tmp_path: Path) -> None:
+    """`--last 1` was named first, and `--last 3` after it, which does both."""
+    made = WrittenLake(tmp_path)
+    now = decoded_with.settings_of(made.pipeline, made.pipeline.sources[0])
+    for number in (1, 2, 3):
+        made.take([change("INSERT", "bins", number, ROW)])
+        rules = [{"match": f"depot.{number}*", "exclude": False, "keys": ["id"], "columns": {}}] * (
+            number - 1
+        )
+        made.decide("decoding", "bins", now | {"format": f"canal{number}", "tables": rules})
+    _, batches = targets.of_other_settings(LakeReader(load(made.file)))
+    assert [1, 2, 3] == sorted(each.first for each in batches)
+    assert 1 == len({each.command for each in batches})
+    assert batches[0].command.endswith("--last 3")
+    assert all("--last 3`" in each.sentence for each in batches)
