@@ -10,21 +10,22 @@ import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from delta.tables import DeltaTable
 from pyspark.sql import DataFrame
 
 from ingest.errors import HeldError, StoreError
-from ingest.gold import foreign_commits, merge_rows, mirror_table, retyped
+from ingest.gold import foreign_commits, mirror_table, retyped
 from ingest.gold import merge as merging
 from ingest.gold.arrow_files import Written
 from ingest.gold.arrow_work import MirrorWork
 from ingest.gold.mirror_schema import Plan
+from ingest.gold.outcomes import COPIES, GONE
 from ingest.gold.planner import FoldPlan, Work, extent, goes_on
 from ingest.gold.results import MirrorCommit
-from ingest.gold.staged import COPIES, GONE, has_name, sent_name
+from ingest.gold.staged import has_name, sent_name
 from ingest.gold.unfit import COUNTED
 from ingest.gold.work import Books
 from ingest.lake import faults, stores
@@ -90,10 +91,10 @@ def _merged(
         mirror_table.load(lake, mirror, source, plan.job.rule)
     elif work.states:
         guard.set_on(lake.spark)
-        _replace_states(lake, mirror, source)
+        merging.replace_states(lake, mirror, source)
     else:
         guard.set_on(lake.spark)
-        conditions = [_of_shard(mirror, shard) for shard in cleared]
+        conditions = [f"t.{_of_shards(mirror, [shard])}" if shard else None for shard in cleared]
         partial = any(part.partial for part in made)
         merging.merge(lake, mirror, source, conditions, partial=partial, fills=work.fills)
     after = lake.snapshot(mirror.path)
@@ -105,71 +106,44 @@ def _merged(
     return MirrorCommit(version=after.version, size=after.known_size, counts=dict(counts))
 
 
-def _replace_states(lake: Lake, table: Mirror, source: DataFrame) -> None:
-    """Replace the states of some keys in a table of old states."""
-    sent = {column.column: f"s.{quoted(sent_name(i))}" for i, column in enumerate(table.columns)}
-    on = " AND ".join(
-        f"t.{quoted(key_column.column)} = {sent[key_column.column]}" for key_column in table.key_columns
-    )
-    (
-        DeltaTable.forPath(lake.spark, lake.opened_by_spark(table.path))
-        .alias("t")
-        .merge(source.alias("s"), f"s.{quoted(GONE)} AND {on}")
-        .whenMatchedDelete()
-        .whenNotMatchedInsert(f"NOT s.{quoted(GONE)}", {quoted(name): value for name, value in sent.items()})
-        .execute()
-    )
-
-
 def _count_rows(
     lake: Lake, fold: FoldPlan, source: DataFrame, guard: merging.Guard, cleared: list[Shard]
 ) -> None:
-    """Put what becomes of a table without a key into it."""
-    mirror = fold.plan.mirror
+    """Put what becomes of a table without a key into it: no column matches its rows, so that a MERGE compares all."""
+    mirror, path = fold.plan.mirror, lake.path(fold.plan.mirror.path)
     if not fold.before.exists:
         guard.set_on(lake.spark)
-        mirror_table.load(lake, mirror, merge_rows.each(source), fold.plan.job.rule)
+        mirror_table.load(lake, mirror, merging.each_copy(source), fold.plan.job.rule)
     elif fold.again:
-        merge_rows.replaced(lake, mirror, source, guard)
+        guard.replace(merging.rows_of(mirror, source), path)
     elif cleared:
-        merge_rows.cleared(lake, mirror, source, guard, cleared)
+        which = {} if () in cleared else {"replaceWhere": _of_shards(mirror, cleared)}
+        guard.write(merging.rows_of(mirror, source), path, "overwrite", **which)
     elif fold.plan.job.rule.no_key == "append":
-        merge_rows.appended(lake, mirror, source, guard)
+        guard.write(merging.rows_of(mirror, source), path, "append")
     else:
-        merge_rows.merged(lake, mirror, source, guard)
+        merging.merge_copies(lake, mirror, source, guard)
 
 
-def _of_shard(mirror: Mirror, shard: Shard) -> str | None:
-    """A condition that the rows of one of several tables meet; None if there is one table."""
-    if not shard:
-        return None
-    [(name, value)] = shard
-    return f"t.{quoted(mirror.by_name[name].column)} = {literal(value)}"
+def _of_shards(mirror: Mirror, shards: Sequence[Shard]) -> str:
+    """A condition that the rows of some of several tables meet."""
+    names, texts = zip(*chain.from_iterable(shards), strict=True)
+    return f"{quoted(mirror.by_name[names[0]].column)} IN ({', '.join(map(literal, texts))})"
 
 
 def _source(lake: Lake, mirror: Mirror, work: MirrorWork, made: Sequence[Written]) -> DataFrame:
     """What becomes of the mirror's keys or rows, as a frame."""
-    partial = any(part.partial for part in made)
-    frames = []
-    for is_partial in (False, True):
-        files = [f"{work.folder}/{part.file}" for part in made if part.partial is is_partial]
-        if not files:
-            continue
-        columns = [f"`{GONE}` BOOLEAN" if mirror.keys else f"`{COPIES}` BIGINT"]
-        for number, column in enumerate(mirror.columns):
-            columns.append(f"`{sent_name(number)}` {column.delta}")
-            if is_partial:
-                columns.append(f"`{has_name(number)}` BOOLEAN")
-        frame = _read(lake, files, ", ".join(columns))
-        frames.append(frame if is_partial or not partial else merging.whole(frame, mirror))
-    return frames[0].unionByName(frames[1]) if len(frames) > 1 else frames[0]
-
-
-def _read(lake: Lake, files: Sequence[str], schema: str) -> DataFrame:
-    """Staged files as a frame; in a lake that only Spark reaches they lie on this machine alone."""
+    columns = {GONE: "BOOLEAN"} if mirror.keys else {COPIES: "BIGINT"}
+    columns |= {sent_name(number): column.delta for number, column in enumerate(mirror.columns)}
+    if any(part.partial for part in made):  # the flags are NULL in files of outcomes that carry every column
+        columns |= {has_name(number): "BOOLEAN" for number in range(len(mirror.columns))}
+    schema = ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+    files = [f"{work.folder}/{part.file}" for part in made]
     if lake.is_local:
         return lake.spark.read.schema(schema).parquet(*files)
-    return lake.spark.createDataFrame(pa.concat_tables(map(pq.read_table, files)), schema)
+    # in a lake that only Spark reaches they lie on this machine alone
+    outcomes = pa.concat_tables(map(pq.read_table, files), promote_options="default")
+    return lake.spark.createDataFrame(outcomes.select(list(columns)), schema)
 
 
 # --- the session and the table --------------------------------------------------------------------

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from delta.tables import DeltaTable
+from delta.tables import DeltaMergeBuilder, DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from ingest.gold.arrow_values import typed_column
+from ingest.gold.outcomes import COPIES, GONE
 from ingest.gold.passes import Fill
-from ingest.gold.staged import GONE, has_name, sent_name
+from ingest.gold.staged import has_name, sent_name
+from ingest.lake import exact
 from ingest.lake.exact import FLOATING
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column as MirrorColumn
@@ -24,6 +26,7 @@ from ingest.spark.settings import USER_METADATA
 
 TXN_APP = "spark.databricks.delta.write.txnAppId"
 TXN_VERSION = "spark.databricks.delta.write.txnVersion"
+_CONTENT, _TAKEN, _STANDING = "%content", "%taken", "%standing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +65,27 @@ class Guard:
             session.conf.unset(name)
 
 
-def whole(outcomes: DataFrame, mirror: Mirror) -> DataFrame:
-    """Outcomes of which each carries every column, next to others that do not."""
-    flags = {has_name(number): F.lit(True) for number in range(len(mirror.columns))}
-    return outcomes.withColumns(flags)
+def sent(mirror: Mirror) -> dict[str, Column | str]:
+    """What outcomes send for each of a mirror's columns, which are quoted, as an expression over the source of a MERGE."""
+    return {quoted(column.column): f"s.{quoted(sent_name(i))}" for i, column in enumerate(mirror.columns)}
+
+
+def same_key(mirror: Mirror) -> str:
+    """The condition that an outcome is that of a row's key."""
+    cells, keys = sent(mirror), [quoted(key.column) for key in mirror.key_columns]
+    return " AND ".join(f"t.{key} = {cells[key]}" for key in keys)
+
+
+def begun(lake: Lake, mirror: Mirror, source: DataFrame, on: str) -> DeltaMergeBuilder:
+    """A MERGE into a mirror's table ``t`` from ``s``."""
+    table = DeltaTable.forPath(lake.spark, lake.opened_by_spark(mirror.path))
+    return table.alias("t").merge(source.alias("s"), on)
+
+
+def replace_states(lake: Lake, table: Mirror, source: DataFrame) -> None:
+    """Replace the states of some keys in a table of old states."""
+    builder = begun(lake, table, source, f"s.{quoted(GONE)} AND {same_key(table)}").whenMatchedDelete()
+    builder.whenNotMatchedInsert(f"NOT s.{quoted(GONE)}", sent(table)).execute()
 
 
 def merge(
@@ -87,38 +107,71 @@ def merge(
         partial: some outcomes do not carry every column.
         fills: what new statements put into the rows.
     """
-    sent = {column.column: f"s.{quoted(sent_name(i))}" for i, column in enumerate(mirror.columns)}
-    on = " AND ".join(
-        f"t.{quoted(key_column.column)} = {sent[key_column.column]}" for key_column in mirror.key_columns
-    )
-    kept = {column.column: f"t.{quoted(column.column)}" for column in mirror.columns} | _filled(mirror, fills)
+    filled = _filled(mirror, fills)
+    kept = {column.column: f"t.{quoted(column.column)}" for column in mirror.columns} | filled
     rest = [
         (column, _new_value(i, kept[column.column], partial=partial))
         for i, column in enumerate(mirror.columns)
         if column.name not in mirror.keys
     ]
-    builder = (
-        DeltaTable.forPath(lake.spark, lake.opened_by_spark(mirror.path))
-        .alias("t")
-        .merge(source.alias("s"), on)
-    )
+    builder = begun(lake, mirror, source, same_key(mirror))
     builder = builder.whenMatchedDelete(condition=f"s.{quoted(GONE)}")
     if rest:
         update: dict[str, Column | str] = {quoted(column.column): value for column, value in rest}
         builder = builder.whenMatchedUpdate(condition=_differ(rest), set=update)
-    values: dict[str, Column | str] = {quoted(name): value for name, value in sent.items()}
-    builder = builder.whenNotMatchedInsert(condition=f"NOT s.{quoted(GONE)}", values=values)
+    builder = builder.whenNotMatchedInsert(condition=f"NOT s.{quoted(GONE)}", values=sent(mirror))
     for condition in cleared:
         builder = builder.whenNotMatchedBySourceDelete(condition)
-    if fills:
-        filled = [
-            (column, kept[column.column])
-            for column in mirror.columns
-            if column.column in _filled(mirror, fills)
-        ]
-        new: dict[str, Column | str] = {quoted(column.column): value for column, value in filled}
-        builder = builder.whenNotMatchedBySourceUpdate(condition=_differ(filled), set=new)
+    if filled:
+        differ = _differ(
+            [(column, filled[column.column]) for column in mirror.columns if column.column in filled]
+        )
+        new: dict[str, Column | str] = {quoted(name): value for name, value in filled.items()}
+        builder = builder.whenNotMatchedBySourceUpdate(condition=differ, set=new)
     builder.execute()
+
+
+def each_copy(outcomes: DataFrame) -> DataFrame:
+    """Each row of a table without a key as often as it exists, as an outcome of its own."""
+    copies = F.explode(F.array_repeat(F.lit(False), F.col(quoted(COPIES)).cast("int")))
+    return outcomes.select("*", copies.alias(GONE))
+
+
+def rows_of(mirror: Mirror, outcomes: DataFrame) -> DataFrame:
+    """The same, with the table's columns."""
+    names = [F.col(quoted(sent_name(i))).alias(column.column) for i, column in enumerate(mirror.columns)]
+    return each_copy(outcomes).select(*names)
+
+
+def merge_copies(lake: Lake, mirror: Mirror, outcomes: DataFrame, guard: Guard) -> None:
+    """Set the number of each of some rows without a key; those that exist as often as they should are not touched."""
+    names = [quoted(sent_name(i)) for i in range(len(mirror.columns))]
+    content = exact.content(
+        (F.col(name), column.delta) for name, column in zip(names, mirror.columns, strict=True)
+    )
+    existing = (
+        lake.read(mirror.path)
+        .groupBy(
+            exact.content((F.col(quoted(column.column)), column.delta) for column in mirror.columns).alias(
+                "%s"
+            )
+        )
+        .agg(F.count("*").alias(_STANDING))
+    )
+    joined = outcomes.withColumn(_CONTENT, content).join(existing, F.col(_CONTENT) == F.col("%s"), "left")
+    n, m = F.col(quoted(COPIES)).cast("int"), F.coalesce(_STANDING, F.lit(0))
+    # Deletes are sent only if there is a row: for unmatched ones Delta 4.4 fails with "Unexpected row".
+    taken = F.array_repeat(F.lit(True), F.when(m > 0, 1).otherwise(0))
+    copies = F.concat(taken, F.array_repeat(F.lit(False), n))
+    source = joined.where(n != m).select(*names, F.explode(copies).alias(_TAKEN))
+    new = sent(mirror)
+    equal = " AND ".join(
+        f"{compared(f't.{name}', column)} <=> {compared(str(value), column)}"
+        for (name, value), column in zip(new.items(), mirror.columns, strict=True)
+    )
+    guard.set_on(lake.spark)
+    builder = begun(lake, mirror, source, f"s.{quoted(_TAKEN)} AND {equal}").whenMatchedDelete()
+    builder.whenNotMatchedInsert(f"NOT s.{quoted(_TAKEN)}", new).execute()
 
 
 def _differ(values: Sequence[tuple[MirrorColumn, str]]) -> str:
@@ -159,4 +212,4 @@ def compared(value: str, column: MirrorColumn) -> str:
 def _new_value(index: int, kept: str, *, partial: bool) -> str:
     """The sent value, or what the mirror's row has then if a partial outcome does not carry the column."""
     sent = f"s.{quoted(sent_name(index))}"
-    return f"IF(s.{quoted(has_name(index))}, {sent}, {kept})" if partial else sent
+    return f"IF(coalesce(s.{quoted(has_name(index))}, true), {sent}, {kept})" if partial else sent

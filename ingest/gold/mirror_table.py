@@ -10,7 +10,8 @@ from pyspark.sql.types import StructType
 
 from ingest import types
 from ingest.config import Pipeline, TableRule
-from ingest.gold.staged import GONE, sent_name
+from ingest.gold.outcomes import GONE
+from ingest.gold.staged import sent_name
 from ingest.lake import delta, histories
 from ingest.lake.delta import Snapshot
 from ingest.lake.lake import Lake

@@ -11,8 +11,6 @@ from ingest.gold.arrow_work import MirrorWork
 from ingest.gold.outcomes import COPIES, GONE, sets
 from ingest.lake import stores
 
-__all__ = ["COPIES", "GONE", "has_name", "sent_name", "stage"]
-
 
 def sent_name(index: int) -> str:
     """The name of a column in the source of a MERGE; under its own, some names would clash with Delta's."""
@@ -20,7 +18,7 @@ def sent_name(index: int) -> str:
 
 
 def has_name(index: int) -> str:
-    """The name of the flag: a partial outcome carries the column."""
+    """The name of the flag: a partial outcome carries the column; NULL for one that carries all."""
     return f"%has{index}"
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ingest.gold.staged import GONE
+from ingest.gold.outcomes import GONE
 from ingest.lake.commits import Staged
 from tests.lakes import Depot, change, statement, touch
 
