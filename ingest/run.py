@@ -40,6 +40,7 @@ from ingest.lake import (
     faults,
     hadoop,
     identity,
+    idle_rules,
     lock,
     mirrors,
     missing_inputs,
@@ -392,6 +393,7 @@ def _report_outdated(lake: Lake, result: Result) -> None:
         result.fail(mirrors.outdated_text(lake, mirror), mirror.name)
     for contested in targets.contested(lake):
         result.fail(contested.text)
+    result.warnings += idle_rules.listed(lake)
 
 
 def _progress_after(result: Result, before: Progress, last: int) -> Progress:

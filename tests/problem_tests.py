@@ -48,6 +48,7 @@ ELSEWHERE = {  # tests of their own
     "key_lost": "tests/lake/test_sealing_keys.py:test_maintain_drops_and_rewraps_keys",
     "last_run": "tests/inspect/test_problems.py:test_only_the_alarm_of_a_mirror_that_is_listed_is_left_out",
     "misdated": "tests/cli/test_plan_rules.py:test_times_of_another_unit_are_reported",
+    "idle_rules": "tests/lake/test_idle_rules.py:test_an_entry_that_misses_a_table_by_its_schema_is_named",
     "missing_inputs": "tests/lake/test_missing_inputs.py:test_a_topic_that_the_broker_lacks_is_a_problem_until_it_is_there",
     "not_compared": "tests/inspect/test_calm.py:test_a_comparison_that_no_schedule_makes_is_said",
     "pipeline_file": "tests/inspect/test_problems.py:test_a_file_that_cannot_be_looked_at_is_a_problem_for_programs",

@@ -38,6 +38,25 @@ def captured(pattern: str, table: TableId) -> tuple[str, ...] | None:
     return tuple(text or "" for match in matches if match is not None for text in match.groups())
 
 
+def meant(pattern: str, table: TableId) -> str:
+    """The pattern that fits a table which this one misses by a schema, or by letter case alone; empty if it differs otherwise."""
+    if is_regular(pattern):
+        return ""
+    names, wanted = [part for part in table if part is not None], parts(pattern)
+    first, last = wanted[0], wanted[-1]
+    if {len(names), len(wanted)} == {2, 3}:
+        wanted = (first, last) if len(names) == 2 else (first, "*", last)
+    if len(wanted) != len(names):
+        return ""
+    pairs = zip(names, wanted, strict=True)
+    alike = [part if fnmatch.fnmatchcase(name, part) else name for name, part in pairs]
+    folded = all(
+        fnmatch.fnmatchcase(name.casefold(), part.casefold())
+        for name, part in zip(names, wanted, strict=True)
+    )
+    return ".".join(alike) if folded and len(names) > 1 else ""
+
+
 def is_regular(pattern: str) -> bool:
     """True for a pattern with groups."""
     return "(" in pattern

@@ -81,6 +81,7 @@ OF_THE_LAKE = {
         ),
         Kind("not_plain", "it has deletion vectors, and is to have none", WARN, ("rebuild",)),
         Kind("left_out", "It lacks rows that came while its table was excluded", ERROR, ("backfill",)),
+        Kind("idle_rules", "an entry fits no table, and nearly one", WARN, ("plan",), "pipeline file"),
         Kind("missing_inputs", "its topics, or its folder, are not there", WARN, ("plan",), "source"),
         Kind("decoded_before", "decoded otherwise than today", WARN, ("backfill",), "source"),
         Kind("not_compared", "not compared with its database in time", WARN, ("reconcile",), "source"),

@@ -32,6 +32,7 @@ from ingest.lake import (
     decoded_with,
     duck,
     identity,
+    idle_rules,
     lock,
     missing_inputs,
     sealing,
@@ -462,6 +463,8 @@ def of_state(
         )
         yield _of_kind("erasure", text, typed, table, begun.decided_at)
     yield from _of_decoding(lake)
+    for text in idle_rules.listed(lake):
+        yield _of_kind("idle_rules", text, command("plan", file), since=decoded_with.edited_at(lake.pipeline))
     for lacks in missing_inputs.listed(lake):
         problem = _of_kind("missing_inputs", lacks.text, command("plan", file), since=lacks.since)
         yield _of_source(lacks.source, problem)
