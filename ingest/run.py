@@ -24,7 +24,7 @@ from ingest.bronze.positions import Positions
 from ingest.catalog import sync
 from ingest.config import Pipeline
 from ingest.config.model import SPARK
-from ingest.errors import IngestError, SetupError, StoppedError, command, counted
+from ingest.errors import HeldError, IngestError, SetupError, StoppedError, command, counted
 from ingest.gold import carried, complete_until, completed, feeds, rebuild
 from ingest.gold.batch import Backlog
 from ingest.gold.completed import Progress, progress
@@ -50,7 +50,7 @@ from ingest.lake import (
     whole_files,
 )
 from ingest.lake.envelope import SealError
-from ingest.lake.feeds import wanted
+from ingest.lake.feeds import table_of, wanted
 from ingest.lake.identity import Seen
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.lineage import Emitter, WrittenTable
@@ -475,14 +475,19 @@ def _follow(lake: Lake, decided: Mapping[str, Mirror], results: list[Folded], te
         if lake.stop() or not lake.exists(mirror.path):
             continue
         tell(f"gold {mirror.name}", "change feed")
+        result = states.get(mirror.path) or Folded(mirror.name, mirror.path, "skipped")
         try:
-            feeds.follow(lake, mirror)
+            has_more = feeds.follow(lake, mirror) > 0
         except Exception as error:  # the other feeds go on
-            result = states.get(mirror.path)
-            if result is None:
-                result = Folded(mirror.name, mirror.path, "failed")
-                results.append(result)
-            result.state, result.message = "failed", f"{result.message} The change feed: {error}".strip()
+            feed = table_of(mirror)
+            is_said = isinstance(error, HeldError)
+            why = str(error) if is_said else faults.of_mirror(error, lake, feed.name, feed.path)
+            result.state, result.message = "failed", f"{result.message} The change feed: {why}".strip()
+        else:
+            if has_more and result.state == "skipped":  # it may have failed by its feed alone
+                result.state = "done"
+        if mirror.path not in states and result.state != "skipped":
+            results.append(result)
 
 
 def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:

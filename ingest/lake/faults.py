@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from ingest.config.regular_files import NOT_REGULAR
 from ingest.errors import IngestError, command, fault_of
 from ingest.lake.envelope import SealError
-from ingest.lake.names import quoted
+from ingest.lake.names import FEEDS, quoted
 
 if TYPE_CHECKING:
     from ingest.lake.tables import Tables
@@ -187,7 +187,7 @@ def of_kafka(error: BaseException) -> str:
 
 
 def of_mirror(error: BaseException, lake: Tables, name: str, path: str, *, in_rebuild: bool = False) -> str:
-    """What keeps a mirror from being read or written, and the command to type.
+    """What keeps a mirror, or its change feed, from being read or written, and the command to type.
 
     A rebuild replaces data files unread; a damaged log, as whatever else stops a rebuild, has to be moved away first.
     """
@@ -197,6 +197,9 @@ def of_mirror(error: BaseException, lake: Tables, name: str, path: str, *, in_re
         again = f", then `{command('retry', file)}`" if sentence else ""
         return f"{sentence or said(error)}{again}".replace(", then run again,", ",")
     text = said(error)
+    if path.startswith(FEEDS):
+        typed = command("retry", file)
+        return f"{text}; move the folder {lake.path(path)} away, and `{typed}` begins the change feed again with all rows as inserts."
     is_in_place = not in_rebuild and "_delta_log" not in text and not text.startswith(_LOG)
     first = "" if is_in_place else f"move the folder {lake.path(path)} away, and "
     return f"{text}; {first}`{command('rebuild', file, name)}` makes the mirror again from its changes."

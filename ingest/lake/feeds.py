@@ -6,15 +6,15 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from ingest.lake import mirrors
+from ingest.lake import faults, mirrors
 from ingest.lake.mirrors import Mirror
-from ingest.lake.names import MIRRORS
+from ingest.lake.names import FEEDS, MIRRORS
 from ingest.lake.schemas import TableSchema
 from ingest.lake.tables import Tables
 
 STAGE = "feed"
 SUFFIX = "__changes"
-FOLDER = "feeds/"
+FOLDER = FEEDS
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 _DDL = """
     number BIGINT COMMENT 'its place in the feed: every later row has a greater one',
@@ -48,7 +48,15 @@ def schema_of(mirror: Mirror) -> TableSchema:
 def existing(lake: Tables, mirrors: Iterable[Mirror]) -> list[Mirror]:
     if not any(rule.changes_of for rule in lake.pipeline.every_rule):
         return []
-    return [feed for mirror in mirrors if lake.exists((feed := table_of(mirror)).path)]
+    return [feed for mirror in mirrors if _is_there((feed := table_of(mirror)), lake)]
+
+
+def _is_there(feed: Mirror, lake: Tables) -> bool:
+    """True of a feed that has begun, also of one whose log is damaged."""
+    try:
+        return lake.exists(feed.path)
+    except Exception as error:
+        return faults.damaged(error)
 
 
 def wanted(lake: Tables, mirrors_by_path: Mapping[str, Mirror]) -> list[Mirror]:
@@ -60,13 +68,21 @@ def wanted(lake: Tables, mirrors_by_path: Mapping[str, Mirror]) -> list[Mirror]:
 
 
 def missing(lake: Tables) -> frozenset[str]:
-    """The paths of existing mirrors whose feed has not begun."""
+    """The paths of existing mirrors whose feed has not begun, or cannot be read."""
     if not any(rule.changes_of for rule in lake.pipeline.tables):
         return frozenset()
     with_feed = wanted(lake, mirrors.known(lake))
     return frozenset(
-        mirror.path for mirror in with_feed if version(lake, mirror) < 0 and lake.exists(mirror.path)
+        mirror.path for mirror in with_feed if _has_to_begin(lake, mirror) and lake.exists(mirror.path)
     )
+
+
+def _has_to_begin(lake: Tables, mirror: Mirror) -> bool:
+    """True where the next run has to look at a mirror's feed, though nothing comes for it."""
+    try:
+        return version(lake, mirror) < 0
+    except Exception:  # a damaged log: the run says it of this feed alone
+        return True
 
 
 def version(lake: Tables, mirror: Mirror) -> int:

@@ -11,6 +11,7 @@ _SAFE = re.compile(r"[a-z0-9_-]")
 _MAX_BYTES = 100
 _HASHED_HEAD = 60
 MIRRORS = "mirrors/"
+FEEDS = "feeds/"
 
 
 def path_part(name: str | None) -> str:

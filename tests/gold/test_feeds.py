@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.config import load
-from ingest.errors import HeldError
+from ingest.errors import HeldError, command
 from ingest.gold import apply_merge
 from ingest.gold import feeds as filling
+from ingest.inspect import status
 from ingest.inspect.query import query
 from ingest.lake import feeds, mirrors
 from ingest.lake.lake import Lake
@@ -209,7 +210,7 @@ def test_a_feed_that_was_interrupted_gets_each_row_once(
     shop.run(said(1, "I", None, {"ID": "1", "key": "a", "image": "1"}))
     with monkeypatch.context() as patch:
         patch.setattr(filling, "follow", lambda *_: (_ for _ in ()).throw(OSError("no space")))
-        assert [("failed", "The change feed: no space")] == shop.run(said(2, "D", {"ID": "1"}, None))
+        assert [("failed", "The change feed: OSError: no space")] == shop.run(said(2, "D", {"ID": "1"}, None))
     shop.warm = Warm()
     shop.run()
     assert [("insert", 1), ("delete", 2)] == [(row["operation"], row["batch"]) for row in shop.rows()]
@@ -242,4 +243,28 @@ def test_a_feed_begins_and_goes_on_with_its_rule(tmp_path: Path) -> None:
     assert {"ID": "0", "key": "a", "image": "1", "M": "new"} in [
         json.loads(row["after"] or "{}") for row in shop.rows()
     ]
+    shop.check()
+
+
+def test_a_damaged_log_of_a_feed_stops_nothing_else_and_has_a_command(tmp_path: Path) -> None:
+    """The run ended with 2 at it, and `ingest tables` too: no mirror was folded, and nothing said what to do."""
+    shop = Shop(tmp_path)
+    shop.run(said(1, "I", None, {"ID": "1", "key": "a", "image": "1"}))
+    (mirror,) = mirrors.known(shop.lake).values()
+    folder = tmp_path / "lake" / feeds.path_of(mirror)
+    max(folder.glob("_delta_log/*.json")).write_text('{"broken')
+    for messages in ([said(2, "I", None, {"ID": "2", "key": "b", "image": "2"})], []):
+        shop.warm = Warm()
+        [(state, message)] = shop.run(*messages)
+        assert "failed" == state
+        assert message.startswith("The change feed: the table's log is damaged")
+        assert (
+            f"move the folder {folder} away, and `{command('retry', tmp_path / 'x.yaml')}` begins" in message
+        )
+    assert 2 == shop.lake.count(mirror.path)
+    assert ["damaged"] == [entry["state"] for entry in status.feeds_of(shop.lake)]
+    folder.rename(tmp_path / "away")
+    shop.warm = Warm()
+    assert [("done", "")] == shop.run()
+    assert ["insert"] * 2 == [row["operation"] for row in shop.rows()]
     shop.check()
