@@ -147,19 +147,21 @@ class Chain:
         logical: the logical type of each column for which messages name none.
         images: how the dialect writes images before.
         loads: the table was loaded, maybe while changes came.
+        inserts: new rows are sent as inserts: a writer of upserts sends them as updates. Not needed of rows that came as inserts.
     """
 
     table: Table
     logical: Mapping[str, str] = field(default_factory=dict)
     images: ImagesBefore = WHOLE
     loads: bool = False
+    inserts: bool = False
     _empty: Order | None = None  # where the table was last known to have no row
     _said: set[Hashable] = field(default_factory=set)  # identities of the changes before this one
     _loaded: set[Key] = field(
         default_factory=set
     )  # keys that were read at no place among the changes, or after it
     _last: dict[Key, Order] = field(default_factory=dict)  # the place of each key's last change
-    _inserted: set[Key] = field(default_factory=set)  # keys whose rows came as inserts, not as updates, once
+    _inserted: set[Key] = field(default_factory=set)  # keys whose new rows come as inserts, not as updates
     _tells: bool = False  # the last update's image before had more than its key
     _open: set[tuple[Key, str]] = field(
         default_factory=set
@@ -295,6 +297,7 @@ class Chain:
         # not the mark before rows that were read later than at their place
         if change.op is Op.TRUNCATE and not is_read:
             self._empty = order
+        is_new = self.inserts if loads or change.op is Op.READ else change.op is Op.INSERT
         for step in done:
             self._last[step.key] = order
             if self._open:
@@ -303,8 +306,8 @@ class Chain:
                 self._loaded.add(step.key)
             else:
                 self._loaded.discard(step.key)
-                if change.op is Op.INSERT:
-                    self._inserted.add(step.key)
+            if is_new:
+                self._inserted.add(step.key)
         self.remember(event)
 
 

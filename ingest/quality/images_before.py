@@ -671,7 +671,7 @@ def broken(
     mirror, wanted, loads = lane.mirror, set(suspected), lane.lane.last_read > 0
     placed = {order_of(row["order_key"]): row["batch"] for row in history.rows}
     table = Table(mirror.keys, mirror.key_types, soft=mirror.soft)
-    chain = Chain(table, mirror.logical_types, lane.images, loads)
+    chain = Chain(table, mirror.logical_types, lane.images, loads, loads and _tells_inserts(lane))
     for row in history.earlier:
         chain.remember(Placed(order_of(row["order_key"]), change_of(row, history.shard)))
     open_breaks: dict[Key, list[Broken]] = {}

@@ -156,6 +156,30 @@ def test_a_late_update_of_a_row_that_was_deleted(tmp_path: Path, dialect: str, b
     assert (2, 1, dialect == "dts-canal") == (found.compared, found.proven, found.strong)
 
 
+LOADS = {"maxwell": "BOOTSTRAP-INSERT"}
+
+
+@pytest.mark.one_of(8, "dialect", "batches")
+@pytest.mark.parametrize("inserts", [True, False])
+@pytest.mark.parametrize("dialect", ["canal", "maxwell", "dts-canal"])
+@pytest.mark.parametrize("batches", [1, 2, 3])
+def test_a_late_update_of_a_loaded_row_that_was_deleted(
+    tmp_path: Path, dialect: str, batches: int, inserts: bool
+) -> None:
+    """Where new rows are sent as inserts the update is one of before, or its insert was lost; only inserted rows were judged so."""
+    shops = change(shop(tmp_path, dialect, KEYED), LOADS.get(dialect, "INIT"), "a", 10)
+    if inserts:
+        change(shops, "INSERT", "x", 15)
+        shops.lines[-1] = shops.lines[-1].replace('"id": "1"', '"id": "2"')
+    if batches == 3:
+        assert "done" == shops.run()[0]
+    change(shops, "DELETE", "a", 30)
+    if batches >= 2:
+        assert [] == sentences(shops, "a change says")
+    said = sentences(change(shops, "UPDATE", "b", 20 if dialect != "dts-canal" else 40), "a change says")
+    assert ["the changes before it give none" in each for each in said] == [True] * inserts
+
+
 def test_each_update_of_a_deleted_row_is_counted(tmp_path: Path) -> None:
     """Two of one key counted as one, so that one change too few was called proven."""
     shops = change(shop(tmp_path, rule=KEYED), "INSERT", "a", 10)
