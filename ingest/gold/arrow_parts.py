@@ -1,8 +1,8 @@
-"""Fold mirrors with more changes than one process holds at once: the last image of each key, in parts by Arrow.
+"""Deal the work on mirrors with more changes than one process holds at once: here the last image of each key, by Arrow.
 
-Each task folds a piece of ``changes`` and distributes the outcomes over parts by a hash of the key, in one file for each
-mirror and task. The last outcome of each key, among all these files, is the result of the fold; each part is merged with
-the mirror's rows of that part into one file.
+Each task folds a piece of ``changes`` and distributes the outcomes over shares by a hash of the key, in one file for each
+mirror and task. The last outcome of each key, among all these files, is the result of the fold
+(`ingest.gold.arrow_shares` merges each share, and deals the changes themselves where more of them belong together).
 
 Only for changes that carry whole rows and do not change their keys.
 """
@@ -13,7 +13,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +24,7 @@ from ingest.change import Op
 from ingest.errors import StoreError
 from ingest.gold import unfit
 from ingest.gold.arrow_crossings import refuse_meeting
-from ingest.gold.arrow_files import Gone, MirrorReport, Written, apart, columns_of, wanted, written
+from ingest.gold.arrow_files import Gone, MirrorReport, Written, apart, columns_of, wanted
 from ingest.gold.arrow_fold import (
     PLACE,
     READ_AT_ONCE,
@@ -90,23 +89,6 @@ def pieces(files: Sequence[str], lanes: Sequence[LaneWork], opened: Fragments = 
     return groups
 
 
-def parts_of(work: MirrorWork, most: int) -> int:
-    """The number of parts of so many changes at most, about."""
-    return -(-work.changes // most)
-
-
-def deal(works: Sequence[MirrorWork], groups: Sequence[RowGroup], folder: str, most: int) -> list[Dealt]:
-    """Fold some pieces, and distribute the outcomes of each mirror over its parts.
-
-    Args:
-        works: the mirrors.
-        groups: the pieces.
-        folder: the name of a folder in each mirror's folder, for the outcomes.
-        most: the changes of a part.
-    """
-    return dealt_by([Dealer(work, folder, parts_of(work, most)) for work in works], groups)
-
-
 def dealt_by(dealers: Sequence[Dealer], groups: Sequence[RowGroup]) -> list[Dealt]:
     """What dealers have distributed of the changes in some pieces; all have failed if the store does not answer."""
     lanes = [lane for dealer in dealers for lane in dealer.work.lanes]
@@ -138,7 +120,7 @@ class Dealer:
 
     work: MirrorWork
     folder: str
-    count: int
+    shares: Shares
     stopped: Dealt | None = None
     waiting: list[pa.Table] = field(default_factory=list)
     parts: list[int] = field(default_factory=list)
@@ -211,7 +193,7 @@ class Dealer:
 
     def dealt(self, rows: pa.Table) -> tuple[pa.Table, Numbers]:
         """What waits as it is written, and the part of each row."""
-        return rows, Shares(self.count).shares(rows.select(self.work.key_columns))
+        return rows, self.shares.shares(rows.select(self.work.key_columns))
 
     def finished(self) -> Dealt:
         """End the file."""
@@ -237,19 +219,24 @@ class DealtPart(NamedTuple):
     number: int
 
 
-def merged(work: MirrorWork, dealt: Sequence[Dealt], part: int, most: int) -> Written:
-    """Merge the outcomes of a part into the mirror's rows of that part, and write them; commits nothing."""
-    numbers = {number for report in dealt for number in report.cleared}
+def outcomes(work: MirrorWork, dealt: Sequence[Dealt], part: int) -> MirrorOutcomes:
+    """What the changes make of the keys of a share.
+
+    Raises:
+        PartsNeeded: they take too much memory.
+        NotPlain: several lanes have one key.
+    """
+    cleared = {
+        number: max(report.cleared.get(number, "") for report in dealt) for number in range(len(work.lanes))
+    }
+    last = _outcomes(work, dealt, part, cleared)
     # of late changes, truncates are not new ones
-    cleared = tuple(
-        work.lanes[number].shard for number in sorted(numbers) if not work.lanes[number].late_from
+    shards = (
+        work.lanes[number].shard
+        for number, place in cleared.items()
+        if place and not work.lanes[number].late_from
     )
-
-    def made() -> MirrorOutcomes:
-        outcomes = _outcomes(work, dealt, part)
-        return MirrorOutcomes(outcomes, cleared, unfit.cells(outcomes, work))
-
-    return written(work, made, partial(Shares(parts_of(work, most)).rows_of, work, part))
+    return MirrorOutcomes(last, tuple(shards), unfit.cells(last, work))
 
 
 def vectors_of(work: MirrorWork, made: Sequence[Written]) -> dict[str, dict[str, Any]]:
@@ -263,26 +250,18 @@ def vectors_of(work: MirrorWork, made: Sequence[Written]) -> dict[str, dict[str,
     return vectors.write(work.folder, gone)
 
 
-def _outcomes(work: MirrorWork, dealt: Sequence[Dealt], part: int) -> pa.Table:
-    """The last outcome of each key of a part.
-
-    Raises:
-        PartsNeeded: they take too much memory.
-        NotPlain: several lanes have one key.
-    """
+def _outcomes(work: MirrorWork, dealt: Sequence[Dealt], part: int, cleared: dict[int, str]) -> pa.Table:
+    """The last outcome of each key of a part, from after the last truncate of its lane."""
     rows = list(batches_of(dealt, part))
     if sum(row.nbytes for row in rows) > PART_BYTES:
         raise PartsNeeded(f"the rows that its changes set take more than {PART_BYTES >> 20} MiB of memory")
     if not rows:
         return typed_outcomes(Outcomes([], [], []), work)
-    cleared = {
-        number: max(report.cleared.get(number, "") for report in dealt) for number in range(len(work.lanes))
-    }
     return _last(pa.Table.from_batches(rows), work, cleared)
 
 
 def batches_of(dealt: Sequence[Dealt], part: int) -> Iterator[pa.RecordBatch]:
-    """What several tasks have written for a part."""
+    """What several tasks have written for a share."""
     for report in dealt:
         if part in report.parts:
             with pa.ipc.open_file(stores.at(report.file).source(report.file)) as file:

@@ -1,8 +1,9 @@
-"""Run the folds of a batch's mirrors: together, in parts of their changes, or in shares of their keys; by tasks or here."""
+"""Run the folds of a batch's mirrors: together, or each in shares of its keys; by tasks or here."""
 
 from __future__ import annotations
 
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -17,7 +18,7 @@ import pyarrow as pa
 from ingest.errors import StoreError, counted
 from ingest.gold import arrow_parts, arrow_pass, arrow_shares, era_shares, planner, targets
 from ingest.gold.arrow_files import Written, make, read
-from ingest.gold.arrow_parts import Dealt, RowGroup
+from ingest.gold.arrow_parts import Dealt, DealtPart, RowGroup
 from ingest.gold.arrow_pass import FilesPart, NewRowsPart
 from ingest.gold.arrow_shares import Links
 from ingest.gold.arrow_values import HistoryNeeded, PartsNeeded
@@ -25,7 +26,6 @@ from ingest.gold.arrow_work import MirrorWork, Rows, lanes_of
 from ingest.gold.change_files import ChangeFiles
 from ingest.gold.completed import STAGE
 from ingest.gold.key_shares import KeysOfChanges, Shares
-from ingest.gold.past_keys import Ending
 from ingest.lake import faults, stores
 from ingest.lake.schemas import CPU
 from ingest.spark.deferred import cores
@@ -36,7 +36,7 @@ Report = TypeVar("Report")
 Across = Callable[..., Iterable[Any]]
 """`map`, or that of a pool of threads."""
 _ROWS = "rows of large mirrors"
-_LEAST = 1_000  # changes of a part: fewer are not the reason why it is large
+_LEAST = 1_000  # changes of a share: fewer are not the reason why it is large
 
 
 def each_made(
@@ -57,35 +57,34 @@ def _made(
     files: ChangeFiles, works: Sequence[MirrorWork], pool: ThreadPoolExecutor
 ) -> Iterator[tuple[str, list[Written]]]:
     """The results of each mirror; one of which now is known that its whole history is needed is folded again from it."""
-    waiting = {work.path: work for work in works}
-    passing = [work for work in works if work.passed and not work.shared]
-    news = [work for work in works if not work.shared and not work.passed]
-    for path, made in chain(_by_news(files, news, pool), _in_passes(files, passing)):
+    by_path, again = {work.path: work for work in works}, list[MirrorWork]()
+    passing, dealt = [work for work in works if work.passed], list(filter(_is_dealt, works))
+    few = [work for work in works if not (work.passed or _is_dealt(work))]
+    runs = (_together(files, few, pool), _in_passes(files, passing), _in_shares(files, dealt))
+    for path, made in chain.from_iterable(runs):
         if any(part.needs == HistoryNeeded.needs for part in made):
-            waiting[path] = targets.whole(files, waiting[path])
+            again.append(targets.whole(files, by_path[path]))
         else:
-            del waiting[path]
             yield path, made
-    if waiting:
-        yield from _in_shares(files, list(waiting.values()))
+    yield from _in_shares(files, again)
 
 
-def _by_news(
+def _is_dealt(work: MirrorWork) -> bool:
+    """True if one process does not hold a mirror's changes."""
+    return bool(work.shared) or work.changes > planner.CHANGES_AT_MOST
+
+
+def _together(
     files: ChangeFiles, works: Sequence[MirrorWork], pool: ThreadPoolExecutor
 ) -> Iterator[tuple[str, list[Written]]]:
     """The results of mirrors that are folded from their new changes, or from short histories."""
     if not works:
         return
-    changes = files.of(lanes_of(works))
     load = Load(sum(work.changes for work in works))
-    small = [work for work in works if work.changes <= planner.CHANGES_AT_MOST]
     groups = partial(_groups, cores=cores(files.lake.spark))
-    folding = partial(_fold_some, changes, fold=make)
-    for report in _reports(files, folding, small, Written, groups, load, pool):
+    folding = partial(_fold_some, files.of(lanes_of(works)), fold=make)
+    for report in _reports(files, folding, works, Written, groups, load, pool):
         yield report.path, [report]
-    if many := [work for work in works if work.changes > planner.CHANGES_AT_MOST]:
-        pieces = arrow_parts.pieces(changes, lanes_of(many))
-        yield from _in_parts(files, many, pieces, planner.CHANGES_AT_MOST)
 
 
 def _in_passes(files: ChangeFiles, works: Sequence[MirrorWork]) -> Iterator[tuple[str, list[Written]]]:
@@ -141,31 +140,11 @@ def _of_files(work: MirrorWork, cores: int) -> list[MirrorWork]:
     return [replace(work, files=tuple(share)) for share in shares if share]
 
 
-def _in_parts(
-    files: ChangeFiles, works: Sequence[MirrorWork], pieces: Sequence[RowGroup], most: int
-) -> Iterator[tuple[str, list[Written]]]:
-    """The results of mirrors with many changes, each of which carries its whole row, in parts of so many changes; in smaller
-    parts where the rows are large.
-    """
-    counts = {work.path: arrow_parts.parts_of(work, most) for work in works}
-    load = Load(sum(work.changes for work in works))
-    deal, merge = partial(arrow_parts.deal, works, most=most), partial(_merge_parts, most=most)
-    large = []
-    for path, made in _dealt_and_merged(files, works, pieces, deal, merge, counts, load):
-        if most > _LEAST and any(part.needs == PartsNeeded.needs for part in made):
-            large += [work for work in works if work.path == path]
-        else:
-            yield path, made
-    if large:
-        yield from _in_parts(files, large, pieces, most // 4)
-
-
 def _in_shares(files: ChangeFiles, works: Sequence[MirrorWork]) -> Iterator[tuple[str, list[Written]]]:
-    """The results of mirrors with many changes that belong together, or of which only now is known that all do."""
-    rekeyed = [work for work in works if any(lane.eras and lane.whole for lane in work.lanes)]
-    works = [work for work in works if work not in rekeyed]
-    if works:
-        yield from _of_shares(files, works, _pieces(files, works))
+    """The results of mirrors with more changes than one process holds, or of which only now is known that all count."""
+    rekeyed = [work for work in works if any(lane.rekeyed for lane in work.lanes)]
+    if others := [work for work in works if work not in rekeyed]:
+        yield from _of_shares(files, others, _pieces(files, others))
     for work in rekeyed:
         yield from _after_earlier_keys(files, work)
 
@@ -176,37 +155,51 @@ def _pieces(files: ChangeFiles, works: Sequence[MirrorWork]) -> list[RowGroup]:
 
 
 def _of_shares(
-    files: ChangeFiles, works: Sequence[MirrorWork], pieces: Sequence[RowGroup]
+    files: ChangeFiles, works: Sequence[MirrorWork], pieces: Sequence[RowGroup], finer: int = 1
 ) -> Iterator[tuple[str, list[Written]]]:
-    """The results of mirrors whose changes are dealt to shares by their last key."""
-    shares, failed = _linked(files, works, pieces)
+    """The results of mirrors whose changes are dealt to shares by their last key; to more where the rows of one are too large.
+
+    ``finer`` says how many times as many shares there are as the numbers of changes ask for.
+    """
+    shares, failed = _linked(files, works, pieces, finer)
     yield from ((path, [Written(path, why)]) for path, why in failed.items())
+    large = []
     works = [work for work in works if work.path not in failed]
-    counts = {path: share.count for path, share in shares.items()}
-    load = Load(sum(work.shared for work in works))
-    deal, merge = partial(arrow_shares.deal, works, shares=shares), partial(_merge_shares, shares=shares)
-    yield from _dealt_and_merged(files, works, pieces, deal, merge, counts, load)
+    for work, made in _dealt_and_merged(files, works, pieces, shares):
+        if _most(work, finer) > _LEAST and any(part.needs == PartsNeeded.needs for part in made):
+            large.append(work)
+        else:
+            yield work.path, made
+    if large:
+        yield from _of_shares(files, large, pieces, 4 * finer)
+
+
+def _most(work: MirrorWork, finer: int) -> int:
+    """The changes of a share: fewer where each is looked at."""
+    return (planner.HISTORY_AT_MOST if work.shared else planner.CHANGES_AT_MOST) // finer
 
 
 def _linked(
-    files: ChangeFiles, works: Sequence[MirrorWork], pieces: Sequence[RowGroup]
+    files: ChangeFiles, works: Sequence[MirrorWork], pieces: Sequence[RowGroup], finer: int
 ) -> tuple[dict[str, Shares], dict[str, str]]:
     """The shares of mirrors, with keys that changes link in one; and why they are not known of some."""
-    load = Load(sum(work.shared for work in works))
     keys = {work.path: KeysOfChanges(set(), set()) for work in works}
     failed = dict[str, str]()
     asked = [
-        looked for work in works if work.keys and (looked := arrow_shares.looked_through(work)) is not None
+        looked
+        for work in works
+        if work.keys and work.shared and (looked := arrow_shares.looked_through(work)) is not None
     ]
     if asked:
-        links = partial(arrow_shares.links, asked)
+        links, load = partial(arrow_shares.links, asked), Load(sum(work.dealt for work in works))
         for linked in _reports(files, links, pieces, Links, partial(_by_tasks, files), load):
             if linked.refused:
                 failed[linked.path] = linked.refused
             keys[linked.path].links.update(linked.pairs)
             keys[linked.path].touched.update(linked.touched)
-    most = planner.HISTORY_AT_MOST
-    return {work.path: arrow_shares.shares_of(work, keys[work.path], most) for work in works}, failed
+    return {
+        work.path: arrow_shares.shares_of(work, keys[work.path], _most(work, finer)) for work in works
+    }, failed
 
 
 def _after_earlier_keys(files: ChangeFiles, work: MirrorWork) -> Iterator[tuple[str, list[Written]]]:
@@ -214,36 +207,19 @@ def _after_earlier_keys(files: ChangeFiles, work: MirrorWork) -> Iterator[tuple[
     with _folder([work]) as kept:
         lanes, pieces = [], _pieces(files, [work])
         for lane in work.lanes:
-            left, existing, why = None, list[RowGroup](), None
-            earlier = era_shares.endings(files.of([lane]), lane, work) if lane.eras and lane.whole else []
-            for ending in earlier:
-                era = era_shares.under(ending, lane, work, left)
-                made = _settled(files, era, ending, [*pieces, *existing], kept)
-                why = next((part for part in made if not part.is_made), None)
-                if why is not None:
-                    yield work.path, [why]
+            left, existing = None, list[RowGroup]()
+            for ending in era_shares.endings(files.of([lane]), lane, work):
+                era = era_shares.under(ending, lane, work, left, kept)
+                results = _of_shares(files, [era], [*pieces, *existing])
+                made = [part for _, parts in results for part in parts]
+                if stopped := [part for part in made if not part.is_made]:
+                    yield work.path, stopped[:1]
                     return
                 existing = arrow_parts.pieces([part.file for part in made if part.file], era.lanes)
                 left = ending
-            lanes.append(era_shares.after(lane, left) if lane.eras and lane.whole else lane)
+            lanes.append(era_shares.after(lane, left))
             pieces = [*pieces, *existing]
         yield from _of_shares(files, [replace(work, lanes=tuple(lanes))], pieces)
-
-
-def _settled(
-    files: ChangeFiles, era: MirrorWork, ending: Ending, pieces: Sequence[RowGroup], kept: str
-) -> list[Written]:
-    """What the changes under an earlier key leave to the next one, in files of the folder ``kept``."""
-    shares, failed = _linked(files, [era], pieces)
-    if why := failed.get(era.path):
-        return [Written(era.path, why)]
-    its_shares = shares[era.path] if era.keys else Shares(1)
-    [lane] = era.lanes
-    deal = partial(era_shares.deal, era, its_shares)
-    settle = partial(era_shares.settled, ending, lane.first if lane.begins else 0, kept)
-    counts, load = {era.path: its_shares.count}, Load(era.shared)
-    dealing = _dealt_and_merged(files, [era], pieces, deal, settle, counts, load)
-    return [part for _, made in dealing for part in made]
 
 
 def _by_tasks(files: ChangeFiles, pieces: Sequence[RowGroup]) -> list[Sequence[RowGroup]]:
@@ -257,46 +233,40 @@ def _dealt_and_merged(
     files: ChangeFiles,
     works: Sequence[MirrorWork],
     pieces: Sequence[RowGroup],
-    deal: Callable[..., Iterable[Dealt]],
-    merge: Callable[..., Iterable[Written]],
-    counts: Mapping[str, int],
-    load: Load,
-) -> Iterator[tuple[str, list[Written]]]:
-    """The results of each mirror, of two rounds of work: pieces of ``changes`` are dealt to parts, and each part becomes a file.
-
-    ``deal`` takes pieces and a folder, ``merge`` takes parts, each with what was dealt; ``counts`` are those of the parts.
-    """
+    shares: Mapping[str, Shares],
+) -> Iterator[tuple[MirrorWork, list[Written]]]:
+    """The results of each mirror, of two rounds of work: pieces of ``changes`` are dealt to shares, and each becomes a file."""
+    load = Load(sum(work.dealt for work in works))
     with _folder(works) as folder:
-        dealt: dict[str, list[Dealt]] = {work.path: [] for work in works}
-        into_folder = partial(deal, folder=folder)
-        for report in _reports(files, into_folder, pieces, Dealt, partial(_by_tasks, files), load):
+        deal = partial(arrow_shares.deal, works, shares=shares, folder=folder)
+        dealt = defaultdict[str, list[Dealt]](list)
+        for report in _reports(files, deal, pieces, Dealt, partial(_by_tasks, files), load):
             dealt[report.path].append(report)
-        refused = {
-            report.path: Written(report.path, report.refused, report.needs, report.held)
-            for reports in dealt.values()
-            for report in reports
-            if not report.is_made
-        }
-        yield from ((path, [written]) for path, written in refused.items())
         todo = [
-            arrow_parts.DealtPart(work, dealt[work.path], number)
+            DealtPart(work, dealt[work.path], number)
             for work in works
-            for number in range(counts[work.path])
-            if work.path not in refused
+            if all(report.is_made for report in dealt[work.path])
+            for number in range(shares[work.path].count)
         ]
-        made: dict[str, list[Written]] = {}
-        for each in _reports(files, merge, todo, Written, one_each, load):
-            made.setdefault(each.path, []).append(each)
-        for work in (work for work in works if work.path in made):
-            parts, reports = made[work.path], dealt[work.path]
-            if all(part.is_made for part in parts):
-                try:
-                    parts[0] = replace(parts[0], vectors=arrow_parts.vectors_of(work, parts))
-                except StoreError as error:
-                    parts[0] = replace(parts[0], refused=str(error))
-            parts[0].rejects.extend(each for report in reports for each in report.rejected)
-            parts[0].counts[CPU] = parts[0].counts.get(CPU, 0) + sum(report.cpu for report in reports)
-            yield work.path, parts
+        made, merge = defaultdict[str, list[Written]](list), partial(_merge_shares, shares=shares)
+        for part in _reports(files, merge, todo, Written, one_each, load):
+            made[part.path].append(part)
+        for work in works:
+            yield work, _as_result(work, dealt[work.path], made[work.path])
+
+
+def _as_result(work: MirrorWork, dealt: Sequence[Dealt], made: list[Written]) -> list[Written]:
+    """What the shares of a mirror have become, with what was found when they were dealt."""
+    if refused := [report for report in dealt if not report.is_made]:
+        return [Written(work.path, report.refused, report.needs, report.held) for report in refused[:1]]
+    if all(part.is_made for part in made):
+        try:
+            made[0] = replace(made[0], vectors=arrow_parts.vectors_of(work, made))
+        except StoreError as error:
+            made[0] = replace(made[0], refused=str(error))
+    made[0].rejects.extend(each for report in dealt for each in report.rejected)
+    made[0].counts[CPU] = made[0].counts.get(CPU, 0) + sum(report.cpu for report in dealt)
+    return made
 
 
 def _groups(works: Sequence[MirrorWork], cores: int) -> list[list[MirrorWork]]:
@@ -324,11 +294,7 @@ def _fold_some(
     return iter(across(lambda work: fold(work, rows), works))
 
 
-def _merge_parts(parts: Sequence[arrow_parts.DealtPart], most: int) -> Iterator[Written]:
-    return (arrow_parts.merged(*part, most) for part in parts)
-
-
-def _merge_shares(parts: Sequence[arrow_parts.DealtPart], shares: Mapping[str, Shares]) -> Iterator[Written]:
+def _merge_shares(parts: Sequence[DealtPart], shares: Mapping[str, Shares]) -> Iterator[Written]:
     return (arrow_shares.merged(work, dealt, share, shares[work.path]) for work, dealt, share in parts)
 
 

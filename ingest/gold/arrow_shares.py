@@ -1,7 +1,8 @@
 """Fold mirrors of which more changes belong together than one process holds at once: long histories, many parts of rows.
 
 Each task distributes the changes in some pieces of ``changes`` over shares by a hash of their key, in one file for each
-mirror and task. A share is folded as a whole mirror is, and merged with the mirror's rows of that share into one file.
+mirror and task; where only the last image of each key counts, what becomes of the keys (`ingest.gold.arrow_parts`). A share
+is folded as a whole mirror is, and merged with the mirror's rows of that share into one file.
 Keys that a change links are in one share, because a row that moves takes values along; a truncate is in every share.
 Changes of tables without a key are dealt as their halves (`ingest.gold.keyless_arrow`), by a hash of the rows' cells.
 """
@@ -19,8 +20,16 @@ import pyarrow.compute as pc
 
 from ingest.change import LaneId, Op
 from ingest.errors import StoreError
-from ingest.gold import keyless_arrow, past_keys
-from ingest.gold.arrow_files import MirrorReport, Written, apart, no_changes, outcomes_of, written
+from ingest.gold import arrow_parts, era_shares, keyless_arrow, past_keys
+from ingest.gold.arrow_files import (
+    MirrorReport,
+    Written,
+    apart,
+    attempted,
+    no_changes,
+    outcomes_of,
+    written,
+)
 from ingest.gold.arrow_parts import (
     EVERY,
     Dealer,
@@ -72,11 +81,13 @@ def links(works: Sequence[MirrorWork], pieces: Sequence[RowGroup]) -> Iterator[L
 
 
 def shares_of(work: MirrorWork, keys: KeysOfChanges, most: int) -> Shares:
-    """How a mirror's changes are dealt to shares of at most so many.
+    """How a mirror's changes are dealt to shares of at most so many; those under an earlier key without a column to one.
 
     Of a table of old states those of the touched keys are, about which only a guess says how many there are.
     """
-    changes, states = work.shared, work.states and not any(lane.everything for lane in work.lanes)
+    changes, states = work.dealt, work.states and not any(lane.everything for lane in work.lanes)
+    if not work.columns:
+        return Shares(1)
     if states:
         changes = min(changes, EACH * len(keys.touched))
     shares = Shares.of(max(1, -(-changes // most)), keys.links)
@@ -97,8 +108,6 @@ def looked_through(work: MirrorWork) -> MirrorWork | None:
 @dataclass(slots=True)
 class ShareDealer(Dealer):
     """One mirror's changes in one task."""
-
-    shares: Shares = field(default_factory=lambda: Shares(1))
 
     def take(self, number: int, lane: LaneWork, rows: pa.Table) -> None:
         """Distribute some changes of a lane."""
@@ -139,21 +148,34 @@ def deal(
         folder: the name of a folder in each mirror's folder, for the changes.
         shares: by the path of each mirror, its shares.
     """
-    dealers = [
-        (ShareDealer if work.keys else HalfDealer)(work, folder, 0, shares=shares[work.path])
-        for work in works
-    ]
-    return dealt_by(dealers, pieces)
+    return dealt_by([_dealer(work)(work, folder, shares[work.path]) for work in works], pieces)
+
+
+def _dealer(work: MirrorWork) -> type[Dealer]:
+    """What deals a mirror's changes: as outcomes, if the last one of each key is all that counts, else themselves."""
+    if not work.shared:
+        return Dealer
+    return ShareDealer if work.keys or work.ending else HalfDealer
 
 
 def merged(work: MirrorWork, dealt: Sequence[Dealt], share: int, shares: Shares) -> Written:
-    """Fold a share and merge it into the mirror's rows of that share; commits nothing."""
+    """Fold a share and merge it into the mirror's rows of that share, or write what an earlier key leaves of it; commits
+    nothing.
+    """
+
+    def batches() -> list[pa.RecordBatch]:
+        return [*batches_of(dealt, EVERY), *batches_of(dealt, share)]
+
+    if (ending := work.ending) is not None:
+        return attempted(work, lambda: era_shares.settled(work, ending, share, changes_of(work, batches())))
 
     def made() -> MirrorOutcomes:
-        batches = [*batches_of(dealt, EVERY), *batches_of(dealt, share)]
-        if batches and not work.keys:
-            return keyless_arrow.counted(work, pa.Table.from_batches(batches))
-        return outcomes_of(work, changes_of(work, batches))
+        if not work.shared:
+            return arrow_parts.outcomes(work, dealt, share)
+        of_share = batches()
+        if of_share and not work.keys:
+            return keyless_arrow.counted(work, pa.Table.from_batches(of_share))
+        return outcomes_of(work, changes_of(work, of_share))
 
     return written(work, made, partial(shares.rows_of, work, share))
 

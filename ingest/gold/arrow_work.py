@@ -84,6 +84,11 @@ class LaneWork:
         return [(place, bool(self.since) and place >= self.since) for place in places]
 
     @property
+    def rekeyed(self) -> bool:
+        """True if its rows under earlier keys are folded, too."""
+        return bool(self.eras) and self.whole
+
+    @property
     def from_batch(self) -> int:
         """The first batch to read."""
         return 0 if self.whole else self.first
@@ -123,11 +128,17 @@ class MirrorWork:
     fills: tuple[Fill, ...] = ()  # what new statements put into its rows
     passed: int = 0  # its rows, if its files are written again one after the other; else 0
     described: str = ""  # its table's columns as they are with the batch, in JSON; empty if they stay
+    ending: Ending | None = None  # the earlier key of its lane that is folded, into the folder `staging`
 
     def whole(self, changes: int) -> MirrorWork:
         """The same, folded from its whole history of so many changes."""
         lanes = tuple(replace(lane, whole=True, late_from="", stated=()) for lane in self.lanes)
         return replace(self, lanes=lanes, shared=changes, fills=(), passed=0)
+
+    @property
+    def dealt(self) -> int:
+        """How many changes are dealt to shares, if they are."""
+        return self.shared or self.changes
 
     @property
     def logical(self) -> dict[str, str]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -16,74 +16,71 @@ import pyarrow.parquet as pq
 
 from ingest.change import Op
 from ingest.gold import past_keys
-from ingest.gold.arrow_files import Written, attempted, no_changes, pages
+from ingest.gold.arrow_files import Written, no_changes, pages
 from ingest.gold.arrow_fold import events_of
-from ingest.gold.arrow_parts import EVERY, Dealt, DealtPart, RowGroup, batches_of, dealt_by
-from ingest.gold.arrow_shares import ShareDealer, changes_of
-from ingest.gold.arrow_work import ERA_ROW, LACKING_ROW, ColumnWork, LaneWork, MirrorWork
-from ingest.gold.key_shares import Shares
+from ingest.gold.arrow_work import ERA_ROW, LACKING_ROW, ColumnWork, LaneWork, MirrorWork, Rows
 from ingest.gold.past_keys import Ending, LaneEvent
 from ingest.lake import stores
 
 
 def endings(files: Sequence[str], lane: LaneWork, work: MirrorWork) -> list[Ending]:
-    """The earlier keys of a lane whose rows were not all removed later."""
+    """The earlier keys of a lane whose rows were not all removed later; none if these are not folded again."""
+    if not lane.rekeyed:
+        return []
     truncates = pages(files, lane, ("order_key",), ds.field("op") == str(Op.TRUNCATE))
     places = [place for page in truncates for place in page["order_key"].to_pylist()]
     return list(past_keys.endings(lane.eras, lane.steps, places, work.logical))
 
 
-def under(ending: Ending, lane: LaneWork, work: MirrorWork, left: Ending | None) -> MirrorWork:
-    """The work on a lane's changes under an earlier key; ``left`` is the key before it."""
+def under(ending: Ending, lane: LaneWork, work: MirrorWork, left: Ending | None, kept: str) -> MirrorWork:
+    """The work on a lane's changes under an earlier key.
+
+    Args:
+        ending: the key.
+        lane: the lane.
+        work: the mirror.
+        left: the key before it.
+        kept: the name of a folder in the mirror's folder for what the key leaves to the next one.
+    """
     columns = tuple(ColumnWork(key, key, logical) for key, logical in ending.keys.items())
     past_lane = replace(
         lane, eras=(), shard=(), steps=ending.steps, between=(ending.begins, ending.ends), left=left, moves=True
     )  # fmt: skip
-    return MirrorWork(work.path, work.folder, tuple(ending.keys), columns, (past_lane,), shared=work.shared)
+    return MirrorWork(
+        work.path, work.folder, tuple(ending.keys), columns, (past_lane,), shared=work.shared, ending=ending, staging=kept
+    )  # fmt: skip
 
 
 def after(lane: LaneWork, left: Ending | None) -> LaneWork:
     """A lane's changes under its last key."""
+    if not lane.rekeyed:
+        return lane
     begins = lane.eras[-1].place
     return replace(lane, eras=(), steps=lane.own_steps, between=(begins, ""), left=left)
 
 
-def deal(work: MirrorWork, shares: Shares, pieces: Sequence[RowGroup], folder: str) -> list[Dealt]:
-    """Distribute the changes under an earlier key over shares; without a key there is one."""
-    return dealt_by([ShareDealer(work, folder, 0, shares=shares)], pieces)
-
-
-def settled(
-    ending: Ending,
-    batch: int,
-    kept: str,
-    parts: Sequence[DealtPart],
-) -> Iterator[Written]:
-    """Write what shares of an earlier key leave to the next one.
+def settled(work: MirrorWork, ending: Ending, share: int, changes: Rows) -> Written:
+    """Write what a share of an earlier key leaves to the next one.
 
     Args:
+        work: the changes under the key.
         ending: the key.
-        batch: the batch that the rows are assigned to.
-        kept: the name of a folder in the mirror's folder.
-        parts: the shares.
+        share: the share's number.
+        changes: its changes.
     """
-    for work, dealt, share in parts:
-        yield attempted(work, lambda: _settled(ending, batch, kept, work, dealt, share))  # noqa: B023 called at once
-
-
-def _settled(
-    ending: Ending, batch: int, kept: str, work: MirrorWork, dealt: Sequence[Dealt], share: int
-) -> Written:
     [lane] = work.lanes
-    rows = changes_of(work, [*batches_of(dealt, EVERY), *batches_of(dealt, share)])[lane.id]
+    rows = changes[lane.id]
     if not rows.num_rows:
         return Written(work.path)
     left = past_keys.standing(ending, events_of(rows, lane, work.logical), shared_reads=lane.shared_reads)
     past_keys.refuse_unusable([row.values for row in left.rows], ending, lane.id)
-    made = [_as_change(event, lane, ERA_ROW) for event in past_keys.inserted(left.rows, batch, share << 40)]
+    made = [
+        _as_change(event, lane, ERA_ROW)
+        for event in past_keys.inserted(left.rows, lane.first if lane.begins else 0, share << 40)
+    ]
     made += [_as_change(row, lane, LACKING_ROW) for row in left.lacking]
     table = pa.Table.from_pylist(made, no_changes(work.lanes).schema)
-    path = f"{work.folder}/{kept}/{uuid.uuid4()}.parquet"
+    path = f"{work.folder}/{work.staging}/{uuid.uuid4()}.parquet"
     store = stores.at(path)
     out = store.create(path)
     with stores.named(path):

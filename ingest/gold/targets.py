@@ -95,7 +95,7 @@ def _rows_of(before: Snapshot) -> int:
 def whole(files: ChangeFiles, work: MirrorWork) -> MirrorWork:
     """A mirror's part, folded from its whole history."""
     lanes = work.whole(0).lanes
-    return work.whole(sum(piece.rows for piece in arrow_parts.pieces(files.of(lanes), lanes)))
+    return work.whole(max(1, sum(piece.rows for piece in arrow_parts.pieces(files.of(lanes), lanes))))
 
 
 def _lane(mirror: Mirror, lane: Lane, steps: Steps, lanes: Collection[LaneId]) -> LaneWork:

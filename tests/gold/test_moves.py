@@ -8,7 +8,7 @@ import pytest
 
 from ingest.change import TableId
 from ingest.config.model import TableRule
-from ingest.gold import overtaken
+from ingest.gold import overtaken, planner
 from ingest.gold.work import Books, LaneKeys, pending_lane
 from ingest.lake.books import Line
 from ingest.lake.mirrors import Era
@@ -75,6 +75,23 @@ def test_rows_that_move_onto_each_other_since_their_table_was_created(
         said.row("s.t", "DELETE", id=key, v=text).row("s.t", id=key + 1, v=text)
     assert {"s.t": "done"} == said.run()
     assert [(2, "a"), (3, "b"), (4, "c")] == said.rows("s.t")
+
+
+def test_rows_of_a_large_batch_that_move_onto_each_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folded in shares of its keys, it found that it needs the whole history, and failed in each run."""
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*"))
+    for key in ("1", "2", "3", "9"):
+        depot.row(id=key, n=key)
+    depot.run()
+    monkeypatch.setattr(planner, "CHANGES_AT_MOST", 3)
+    for key in (1, 2, 3):
+        depot.row("DELETE", id=str(key), n=str(key)).row(id=str(key + 1), n=str(key))
+    assert ("done", "") == depot.row("UPDATE", {"id": "9"}, id="10", n="9").run()
+    query = "SELECT id, n FROM {mirror} ORDER BY id"
+    rows = depot.lake().ask_mirror("mirrors/yard/depot", query)
+    assert [(2, 1), (3, 2), (4, 3), (10, 9)] == [(row["id"], row["n"]) for row in rows]
 
 
 @pytest.mark.parametrize("touched", [True, False])

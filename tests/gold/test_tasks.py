@@ -135,9 +135,9 @@ def test_many_changes_go_into_existing_rows(large: Depot, budget: int | None) ->
 
 def test_a_large_load_that_is_killed_is_done_again(large: Depot, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some parts are written then; without a commit they are not rows of the mirror."""
-    from ingest.gold import arrow_parts
+    from ingest.gold import arrow_shares
 
-    merged, calls = arrow_parts.merged, list[Any]()
+    merged, calls = arrow_shares.merged, list[Any]()
 
     def ended(*given: Any) -> Any:
         calls.append(given)
@@ -145,11 +145,11 @@ def test_a_large_load_that_is_killed_is_done_again(large: Depot, monkeypatch: py
             raise KilledError
         return merged(*given)
 
-    monkeypatch.setattr(arrow_parts, "merged", ended)
+    monkeypatch.setattr(arrow_shares, "merged", ended)
     with pytest.raises(KilledError):
         many(large).run()
     assert not large.lake().exists("mirrors/yard/depot")
-    monkeypatch.setattr(arrow_parts, "merged", merged)
+    monkeypatch.setattr(arrow_shares, "merged", merged)
     assert ("done", "") == large.run()
     assert 10 == len(mirror(large)[0])
     assert 0 == large.lake().snapshot("mirrors/yard/depot").version

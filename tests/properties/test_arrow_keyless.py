@@ -143,6 +143,7 @@ def deliver(source: Source, random: Random, folder: Path) -> list[list[str]]:
 
 def in_shares(work: MirrorWork, files: list[str], count: int) -> list[arrow_files.Written]:
     """What the shares write to which three tasks have dealt the changes, a few at a time."""
+    work = replace(work, shared=1)
     pieces, by_path = arrow_parts.pieces(files, work.lanes), {work.path: Shares(count)}
     dealt = [one for at in range(3) for one in arrow_shares.deal([work], pieces[at::3], "shares", by_path)]
     return [arrow_shares.merged(work, dealt, share, by_path[work.path]) for share in range(count)]

@@ -12,8 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ingest.change import TableId
-from ingest.gold import arrow_files, arrow_fold, arrow_parts
+from ingest.gold import arrow_files, arrow_fold, arrow_parts, arrow_shares
 from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
+from ingest.gold.key_shares import KeysOfChanges, Shares
 from tests.properties import lakes
 from tests.properties.histories import Kind
 from tests.properties.test_arrow_fold import (
@@ -35,6 +36,7 @@ KINDS = (
     Kind("full_text", ("string", "decimal(10,2)")),
     Kind("cut_off", ("string",), epochs=False, truncate_at=(4, 9)),
 )
+NO_KEYS = KeysOfChanges(set(), set())
 
 
 @pytest.fixture(autouse=True)
@@ -51,9 +53,11 @@ def _in_parts(
     rows = sum(pq.read_metadata(file).num_rows for file in files)
     work = replace(work, changes=rows)
     cut = arrow_parts.pieces(files, work.lanes)
-    found = [one for at in (0, 1) for one in arrow_parts.deal([work], cut[at::2], "parts", most)]
+    shares = arrow_shares.shares_of(work, NO_KEYS, most)
+    by_path = {work.path: shares}
+    found = [one for at in (0, 1) for one in arrow_shares.deal([work], cut[at::2], "parts", by_path)]
     assert not any(one.refused for one in found)
-    made = [arrow_parts.merged(work, found, part, most) for part in range(arrow_parts.parts_of(work, most))]
+    made = [arrow_shares.merged(work, found, part, shares) for part in range(shares.count)]
     if any(one.refused for one in made):
         return work, made
     replaces, vectors = any(one.replaces for one in made), arrow_parts.vectors_of(work, made)
@@ -182,7 +186,8 @@ def test_what_does_not_fit_is_rejected_in_its_own_task(tmp_path: Path) -> None:
     """A change whose key is no value of its type would be lost without a word."""
     files = _written(tmp_path, _page(("a", "1", '{"id":"x","v":"x"}'), ("a", "2", '{"id":"1","v":"y"}')))
     work = replace(_mirror(tmp_path, "a"), changes=2)
-    [dealt] = arrow_parts.deal([work], arrow_parts.pieces(files, work.lanes), "parts", 1)
+    by_path = {work.path: Shares(1)}
+    [dealt] = arrow_shares.deal([work], arrow_parts.pieces(files, work.lanes), "parts", by_path)
     [rejected] = dealt.rejected
     assert ("", "key-does-not-fit", '{"id":"x"}', 0) == (
         dealt.refused,

@@ -42,6 +42,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _in_shares(work: MirrorWork, files: Sequence[str]) -> tuple[MirrorWork, int]:
     """The mirror after a batch that three tasks have dealt to shares, and how many of these have linked keys."""
+    work = replace(work, shared=1)
     pieces = arrow_parts.pieces(files, work.lanes)
     linked = [one for at in range(3) for one in arrow_shares.links([work], pieces[at::3])]
     shares = Shares.of(COUNT, [pair for one in linked for pair in one.pairs])

@@ -85,6 +85,7 @@ def _typed(found: Counter[tuple[Any, ...]], work: MirrorWork) -> Counter[tuple[A
 
 def _in_shares(work: MirrorWork, files: Sequence[str]) -> MirrorWork:
     """The table after a batch that three tasks have dealt to shares."""
+    work = replace(work, shared=1)
     keys = KeysOfChanges(set(), set())
     if (asked := arrow_shares.looked_through(work)) is not None:
         pieces = arrow_parts.pieces(files, asked.lanes)
