@@ -196,8 +196,11 @@ def late_from(lane: Lane, steps: Steps) -> str:
 
 
 def _refolded(mirror: Mirror, work: Work) -> list[Lane]:
-    """The lanes whose whole history is folded; without a key, all: only it shows which changes are repeated."""
-    return [lane for lane, steps in work if not mirror.keys or refolds(lane, steps)]
+    """The lanes whose whole history is folded; all without a key, as only it shows which changes are repeated, and all of a
+    table of old states.
+    """
+    every = not mirror.keys or histories.is_history(mirror)
+    return [lane for lane, steps in work if every or refolds(lane, steps)]
 
 
 def refolds(lane: Lane, steps: Steps) -> bool:
@@ -289,28 +292,18 @@ def too_large(pipeline: Pipeline, fold: FoldPlan) -> str:
     )
 
 
-def _in_parts(mirror: Mirror, work: Work) -> bool:
-    """True if any number of changes can be folded in parts, because the last one of each key carries its whole row."""
-    whole = not any(lane.new.partials or lane.new.key_changes or refolds(lane, steps) for lane, steps in work)
-    return not mirror.expressions and whole
-
-
 def shared(mirror: Mirror, work: Work) -> int:
-    """The changes that have to be folded key by key, if one process does not hold them all; else 0."""
-    again, lanes = _refolded(mirror, work), [lane for lane, _ in work]
-    history = sum(lane.changes_ever for lane in (lanes if rows_merged(work) else again))
-    if not mirror.keys:
-        return history if history > KEYLESS_AT_MOST else 0
-    long = any(lane.changes_ever > HISTORY_AT_MOST for lane in again)
-    if long or (rows_merged(work) and history > HISTORY_AT_MOST):
-        return history + sum(lane.changes for lane in lanes if lane not in again)
-    new = sum(lane.changes for lane in lanes)
-    return new if new > CHANGES_AT_MOST and not _in_parts(mirror, work) else 0
+    """The changes that have to be folded key by key, if one process does not hold them all; else 0.
 
-
-def rows_merged(work: Work) -> bool:
-    """True if the rows of several lanes are distinguished by their key alone."""
-    return any(lane.merged for lane, _ in work)
+    Any number of new ones can be folded in pieces if the last one of each key carries its whole row.
+    """
+    again = _refolded(mirror, work)
+    history, new = sum(lane.changes_ever for lane in again), sum(lane.changes for lane, _ in work)
+    if history > (HISTORY_AT_MOST if mirror.keys else KEYLESS_AT_MOST):
+        return history + sum(lane.changes for lane, _ in work if lane not in again)
+    whole = not any(lane.new.partials or lane.new.key_changes for lane, _ in work)
+    in_pieces = whole and not (again or mirror.expressions)
+    return new if new > CHANGES_AT_MOST and not in_pieces else 0
 
 
 def _meets(rule: TableRule, mirror: Mirror, there: Mapping[str, object], *, stated: bool) -> bool:

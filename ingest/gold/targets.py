@@ -54,18 +54,14 @@ def target(files: ChangeFiles, opened: Fragments, fold: FoldPlan) -> MirrorWork:
     mirror, before, rule = fold.plan.mirror, fold.before, fold.plan.job.rule
     folder = files.lake.path(mirror.path)
     lanes = tuple(_lane(mirror, *lane_work, fold.plan.job.lanes) for lane_work in fold.work)
-    shared, is_history = planner.shared(mirror, fold.work), histories.is_history(mirror)
-    if is_history:
+    if is_history := histories.is_history(mirror):
         lanes = history.with_history(files.lake, lanes, fold.work)
-        ever = sum(lane.changes_ever for lane, _ in fold.work)
-        rekeyed = any(lane.eras for lane in lanes)
-        shared = ever if ever > planner.HISTORY_AT_MOST or rekeyed else 0
     columns = tuple(
         ColumnWork(column.name, column.column, column.type, column.expression) for column in mirror.columns
     )
     work = MirrorWork(
         mirror.path, folder, mirror.keys, columns, lanes,
-        changes=fold.changes, shared=shared, where=mirror.where, again=fold.again,
+        changes=fold.changes, shared=planner.shared(mirror, fold.work), where=mirror.where, again=fold.again,
         appends=not mirror.keys and rule.no_key == "append",
         states=is_history, fills=fold.fills, passed=_rows_of(before) if fold.passes else 0,
     )  # fmt: skip
