@@ -40,6 +40,7 @@ ABOUT = replace(
         **oms_shareplex.ABOUT.options,
         "timezone": "zone of TIMESTAMP texts that name none, default UTC; meta.time is always UTC",
         "time_units": "unit of whole-number times; without it they stay as they are",
+        "database_kind": "the database whose statements these are, default oracle",
         "table": "the table of messages that name none",
     },
 )

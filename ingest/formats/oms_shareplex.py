@@ -54,6 +54,7 @@ ABOUT = About(
         "binary": "encoding of bytes, default base64",
         "time_units": "unit of whole-number times, default seconds",
         "order_by": "sequence (default), arrival or event_time",
+        "database_kind": "oracle for a tenant of Oracle, whose statements are none of MySQL's",
     },
     event_marks=('"ddl"', '"truncate"', '"drop column"'),
     bytes_as="base64",
@@ -76,7 +77,7 @@ class SharePlexDialect(NamedTuple):
         order: the sequence from ``meta``.
         nulls_may_hide: True where an unchanged large object is sent as NULL.
         utc: True where ``meta.time`` is UTC whatever the options say.
-        sql: the SQL dialect of statements.
+        sql: the SQL dialect of statements, unless the options name the database.
         whole: ticks a second of whole-number times, None where the document does not say.
     """
 
@@ -150,7 +151,7 @@ def _place(
         event_time=rows.moment(meta.get("time"), zone),
         transaction=known(meta.get("trans")),
         note=rows.noted("update-before", note) if kind == "update before" else note,
-        dialect=dialect.sql,
+        dialect=options.database_kind or dialect.sql,
         second_only=event,
     )
 

@@ -40,6 +40,21 @@ def test_update_without_key_is_partial():
     assert one("dts-shareplex", "upd", {"id": "1", "a": "new"}).partial
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "dialect"),
+    [
+        ("oms-shareplex", None, "mysql"),
+        ("oms-shareplex", "oracle", "oracle"),
+        ("dts-shareplex", None, "oracle"),
+    ],
+)
+def test_the_option_names_the_database_of_statements(name, kind, dialect):
+    """Statements of an Oracle tenant were read as MySQL's: names without quotes kept their case, and '' was no NULL."""
+    sent = {"meta": {"op": "ddl", "table": "S.T"}, "data": {}, "sql": {"ddl": "ALTER TABLE T ADD c NUMBER"}}
+    (change,) = read(name, json.dumps(sent).encode(), Hints(Options(database_kind=kind)))
+    assert dialect == change.dialect
+
+
 def test_only_oms_hides_large_objects_as_null():
     """DTS's NULL is NULL; OMS's may be an unchanged CLOB."""
     key = {"id": "1", "a": None}
