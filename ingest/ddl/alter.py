@@ -411,6 +411,8 @@ def _modify(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
 
 
 def retyped(items: Sequence[Token], scope: Scope, table: TableId) -> Sequence[Effect]:
+    if scope.dialect == "oracle" and [token.word for token in items[1:]] == ["DROP", "IDENTITY"]:
+        return (Effect("modify_column", table, scope.column(Cursor(items))),)
     found = columns.definition(items, scope.dialect, scope.source)
     effect = of_column("modify_column", table, found.column)
     if scope.dialect == "mysql":

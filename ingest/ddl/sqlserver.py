@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ingest.change import TableId
-from ingest.ddl import alter
+from ingest.ddl import alter, columns
 from ingest.ddl.effect_model import COMPUTED, Effect
 from ingest.ddl.scope import Scope
 from ingest.ddl.tokens import Cursor, Token, Unread, split, tokens
@@ -151,6 +151,8 @@ def _dropped(cursor: Cursor, scope: Scope, table: TableId) -> Iterator[Effect]:
     kind = "CONSTRAINT"
     for part in split(cursor.rest()):
         item = Cursor(part)
+        if columns.is_period(item):
+            continue
         if item.word() in ("COLUMN", "CONSTRAINT"):
             kind = item.next().word
         item.accept("IF", "EXISTS")

@@ -6,6 +6,7 @@ A text for a date or a time is read by the session's NLS formats, so it is not c
 from __future__ import annotations
 
 import re
+from decimal import Decimal
 
 from ingest import types, values
 from ingest.ddl.stored_mysql import fitted, instant
@@ -53,7 +54,8 @@ def _parts(declared: str) -> tuple[str, list[str]]:
 def _number(text: str, logical: str, sizes: list[str]) -> str:
     if len(sizes) == 2 and int(sizes[1]) < 0:
         return rounded_number(text, int(sizes[1]))
-    return fitted(text, logical)
+    number = fitted(text, logical)
+    return format(Decimal(number), "f") if logical == "decimal" else number
 
 
 def filled(text: str, size: int) -> str:
