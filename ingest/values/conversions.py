@@ -168,6 +168,10 @@ def _of_others(old: str, new: str, declared: str, dialect: str) -> Conversion:
     before, after = _group(old), _group(new)
     if dialect == "postgres" and (cast := _CAST_BY_POSTGRES.get((before, after))):
         return cast
+    if dialect == "oracle" and before == "unknown" and after in _KEPT_BY_ORACLE and "zone" not in declared:
+        return KEEP
+    if dialect in _FILLING and before in ("text", "unknown") and after == "text" and _CHAR.match(declared):
+        return _filled_up(old, declared)
     if not _is_shared(before, after, declared):
         return UNKNOWN
     if before in ("text", "json", "unknown") and after in ("text", "json"):
@@ -180,6 +184,30 @@ def _of_others(old: str, new: str, declared: str, dialect: str) -> Conversion:
         return KEEP
     made = rule(old, new, declared)
     return made if made == KEEP else replace(made, doubts=_UNREAD.get(before))
+
+
+_KEPT_BY_ORACLE = frozenset({"exact", "whole", "single", "double", "binary", "datetime"})
+"""MODIFY to these takes a column with values only from a type whose values stay: another NUMBER, RAW, DATE or TIMESTAMP (SQL
+Language Reference, ALTER TABLE, `modify_col_properties`).
+"""
+_FILLING = frozenset({"oracle", "sqlserver", "db2"})
+
+
+def _filled_up(old: str, declared: str) -> Conversion:
+    """A text that CHAR fills up with blanks.
+
+    Some captures send it without them: a text is sure if it ends with a blank, or is as long as its CHAR was. How many bytes other
+    characters than ASCII take depends on the database.
+    """
+    size = re.search(r"\((\d+)", declared)
+    width = int(size[1]) if size else 1
+    length_before = _length_within(old)[1:-1] if _CHAR.match(_type_within(old)) else ""
+
+    def doubts(text: str) -> bool:
+        is_filled = text.endswith(" ") or str(len(text)) == length_before
+        return not text.isascii() or (len(text) < width and not is_filled)
+
+    return Conversion(lambda text: text.ljust(width), doubts=doubts)
 
 
 def _is_shared(before: str, after: str, declared: str) -> bool:

@@ -373,6 +373,45 @@ def test_a_text_whose_type_nothing_has_declared() -> None:
     assert not conversion("string", "string", "tsvector", dialect="postgres").certain
 
 
+@pytest.mark.parametrize("dialect", ["oracle", "sqlserver", "db2"])
+@pytest.mark.parametrize(
+    ("old", "text", "filled", "doubted"),
+    [
+        ("", "ab   ", "ab      ", False),
+        ("", "ab", "ab      ", True),  # the capture may strip blanks
+        ("", "abcdefgh", "abcdefgh", False),
+        ("CHAR(5)", "abcde", "abcde   ", False),
+        ("CHAR(5)", "ab", "ab      ", True),
+        ("", "北 ", "北       ", True),  # in bytes, of an unknown character set
+    ],
+)
+def test_a_longer_char_is_filled_up(dialect: str, old: str, text: str, filled: str, *, doubted: bool) -> None:
+    """All rows were unknown, though a text with blanks at its end shows that the capture sends them."""
+    rule = conversion(named("string", old, mysql=False), "string", "CHAR(8)", dialect=dialect)
+    assert (filled, doubted) == (rule.of(text), rule.doubted(text))
+
+
+@pytest.mark.parametrize(
+    ("new", "declared"),
+    [
+        ("decimal(12,4)", "NUMBER(12,4)"),
+        ("datetime(6)", "TIMESTAMP(6)"),
+        ("binary", "RAW(40)"),
+        ("float64", "FLOAT(20)"),
+    ],
+)
+def test_oracle_changes_no_value_of_a_type_that_nothing_says(new: str, declared: str) -> None:
+    """Its MODIFY refuses a column with values that it would have to change; each wider NUMBER was a failure."""
+    assert KEEP == conversion("unknown", new, declared, dialect="oracle")
+    assert not conversion("unknown", new, declared, dialect="sqlserver").certain
+
+
+def test_oracle_converts_moments_to_the_zone_of_the_session() -> None:
+    """Which that was, nothing says."""
+    words = "TIMESTAMP(6) WITH LOCAL TIME ZONE"
+    assert not conversion("unknown", "timestamp(6)", words, dialect="oracle").certain
+
+
 def test_other_databases_convert_only_what_all_do() -> None:
     """PostgreSQL prints numbers with other digits, and what others make of a date is not known."""
     assert UNKNOWN == conversion("datetime", "date", "date", dialect="oracle")
