@@ -41,6 +41,11 @@ class Order(NamedTuple):
     arrival: tuple[int, ...]
     row: int
 
+    @property
+    def has_second_only(self) -> bool:
+        """True for a table event that came before all rows of its stream, so that its second alone places it."""
+        return self.half == AFTER_ITS_ROW and len(self.sequence) == 1
+
 
 def number_of(order: Order) -> int | None:
     """The number of the snapshot to which a place belongs, as a row or an end mark of it; None for the stream's.

@@ -400,15 +400,14 @@ def _refuse_unplaced(lake: Tables, move: Move) -> None:
     newest = len(epochs.read(lake).starts.get(statement.source, ()))
     if order_of(statement.order).epoch != newest:
         raise LackingError(f"an epoch of source {statement.source} has begun since")
-    if is_weak(statement.order):
+    if not order_of(statement.order).has_second_only:
         return
-    place = order_of(statement.order).sequence
     tables = dict.fromkeys((move.table, *(tenure.table for tenure in move.rows.tenures)))
     [sent] = lake.ask(
         f"""SELECT max(order_key) AS high FROM {{changes.change}} WHERE source = {duck.text(statement.source)}
         AND ({" OR ".join(f"({duck.of_table(table)})" for table in tables)}) AND NOT {read_sql()} AND NOT {loaded_sql("order_key")}"""
     )
-    if len(place) == 1 and sent["high"] and len(order_of(sent["high"]).sequence) > 1:
+    if sent["high"] and len(order_of(sent["high"]).sequence) > 1:
         raise LackingError("the statement has no exact position")
 
 

@@ -117,8 +117,7 @@ def late_by_clock(ordered: OrderedLane) -> int:
     """The number of rows that arrived after a statement which its clock alone places, and that clock places before it."""
     total = 0
     for row in ordered.statements:
-        order = order_of(row["order_key"])
-        if order.half != AFTER_ITS_ROW or len(order.sequence) != 1:
+        if not order_of(row["order_key"]).has_second_only:
             continue
         stream = f"topic = {duck.text(row['topic'])}"
         if ordered.source.kind == "kafka":
