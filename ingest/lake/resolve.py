@@ -453,7 +453,7 @@ class _Made:
         """One statement's effects, with renames replaced by what they do."""
         if statement.kind == "unknown":
             self.unread |= {statement.table, *(effect.table for effect in statement.effects)}
-        for effect in self._exchanging(statement):
+        for effect in map(self._with_copied_key, self._exchanging(statement)):
             if effect.action == "rename_table" and (renamed := effect.other_table):
                 yield from self._renamed(effect, effect.table, renamed, statement)
                 continue
@@ -475,6 +475,11 @@ class _Made:
                 self._structure(spelt)
                 yield spelt
 
+    def _with_copied_key(self, effect: Effect) -> Effect:
+        """A CREATE ... LIKE with the other table's key, as far as statements show it: messages may name none."""
+        like = _copied_from(effect)
+        return replace(effect, keys=self.structures[like].keys) if like in self.structures else effect
+
     def _record(self, table: TableId, done: Effect) -> None:
         """Keep what a statement has done to a table."""
         if done.note == UNSENT:  # under another name it may have sent rows
@@ -487,7 +492,7 @@ class _Made:
         """What was done to a table that is created, or to the one that it is LIKE; it may exist, with a ``life``."""
         if created.note == "if-not-exists" and life:
             return life
-        like = created.other_table if created.note in ("like", "if-not-exists") else None
+        like = _copied_from(created)
         if like not in self.lives:
             return [created]
         # it has none of the other one's rows
@@ -673,6 +678,12 @@ class _Made:
 
 
 _BRING_ROWS = ("truncate_partition", "unread", "rename_table", "swap_table")  # or may bring them
+
+
+def _copied_from(effect: Effect) -> TableId | None:
+    """The table that a CREATE ... LIKE copies."""
+    is_copy = effect.action == "create_table" and effect.note in ("like", "if-not-exists")
+    return effect.other_table if is_copy else None
 
 
 def _is_created(done: Sequence[Effect]) -> bool:
