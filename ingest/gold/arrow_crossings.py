@@ -57,26 +57,6 @@ def refuse_meeting(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> None:
         raise HistoryNeeded(_MET)
 
 
-def refuse_leaving(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> None:
-    """Refuse changes that are only some of their keys', in the order of history, if a row without a transaction leaves a key
-    next after another one has come to it.
-
-    Raises:
-        HistoryNeeded: one does.
-    """
-    is_unnamed = pc.or_(
-        pc.is_null(rows["transaction"]), pc.is_in(rows["transaction"], pa.array(NO_TRANSACTION))
-    )
-    unnamed = rows.filter(is_unnamed)
-    ends = [str(Op.INSERT), str(Op.DELETE)]
-    # the keys of updates are mostly not needed
-    for ops in (ends, [*ends, str(Op.UPDATE)]):
-        asked = unnamed.filter(pc.is_in(unnamed["op"], pa.array(ops)))
-        if len(pc.unique(asked["op"])) < len(ends) or not another_leaves(asked, lane, work):
-            return
-    raise HistoryNeeded(_MET)
-
-
 def refuse_doubted(made: MirrorOutcomes, work: MirrorWork, rows_of: Callable[[MirrorWork], pa.Table]) -> None:
     """Refuse outcomes that would be others if a row of the mirror is the one that has left its key.
 

@@ -23,7 +23,7 @@ import pyarrow.dataset as ds
 from ingest.change import Op
 from ingest.errors import StoreError
 from ingest.gold import unfit
-from ingest.gold.arrow_crossings import refuse_leaving, refuse_meeting
+from ingest.gold.arrow_crossings import refuse_meeting
 from ingest.gold.arrow_files import Gone, MirrorReport, Written, apart, columns_of, wanted
 from ingest.gold.arrow_fold import (
     PLACE,
@@ -158,7 +158,6 @@ class Dealer:
         if lane.late_from:  # folded changes are among them, whose outcomes change nothing
             refuse_parts(rows, lane, self.work)
         refuse_meeting(rows, lane, self.work)
-        refuse_leaving(rows, lane, self.work)
         places = rows.filter(pc.equal(rows["op"], str(Op.TRUNCATE)))["order_key"].to_pylist()
         if places:
             self.cleared[number] = max(self.cleared.get(number, ""), *places)
