@@ -163,13 +163,13 @@ def texts_read(
     column: ColumnWork, work: MirrorWork, keys: Iterable[Texts], rows: Iterable[Image | None]
 ) -> tuple[pa.Array, Typed]:
     """The texts of a column, of the key those in the rows' keys, and what becomes of them."""
-    place = work.keys.index(column.name) if column.name in work.keys else None
-    if place is None:
-        texts = [None if row is None else row.get(column.name) for row in rows]
-    else:
+    if is_key := column.name in work.keys:
+        place = work.keys.index(column.name)
         texts = [key[place] for key in keys]
+    else:
+        texts = [None if row is None else row.get(column.name) for row in rows]
     given = pa.array(texts, pa.string())
-    return given, typed_column(given, column.type, place)
+    return given, typed_column(given, column.type, is_key=is_key)
 
 
 def _shaped(source: pa.Table, work: MirrorWork) -> pa.Table:
@@ -309,7 +309,7 @@ def _some_images(rows: pa.Table, work: MirrorWork, source: str) -> pa.Table:
         raise NotPlain("a change has no image")
     texts = texts_of(images, [column.name for column in work.columns])
     read = {
-        column.name: (cells, typed_column(cells, column.type, 0 if column.name in work.keys else None))
+        column.name: (cells, typed_column(cells, column.type, is_key=column.name in work.keys))
         for column, cells in zip(work.columns, texts, strict=True)
     }
     columns = {column.column: read[column.name][1].cells for column in work.columns}

@@ -161,14 +161,14 @@ _AS_STORED: dict[str, Callable[[Any, str], Any]] = {
 }
 
 
-def typed_column(texts: pa.Array, logical: str, key: int | None = None) -> Typed:
+def typed_column(texts: pa.Array, logical: str, *, is_key: bool = False) -> Typed:
     """A column's values; times are cut to microseconds, as Delta stores them, but not in a key.
 
     A key cell that would be cut does not fit: the change of its row is rejected. Zero has no sign in a key.
     """
-    if key is not None and types.family(logical) == "float":
+    if is_key and types.family(logical) == "float":
         cells, unfit = values(texts, logical)
         return Typed(one_zero(cells), unfit)
-    if key is None and types.family(logical) in ("datetime", "timestamp"):
+    if not is_key and types.family(logical) in ("datetime", "timestamp"):
         texts = pc.replace_substring_regex(texts, r"(\.[0-9]{6})[0-9]+", r"\1")
     return values(texts, logical)

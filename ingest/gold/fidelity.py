@@ -92,7 +92,7 @@ def count(changes: TableState, columns: Sequence[Column], keys: Sequence[str] = 
 def _cells(texts: pa.StringArray, logical: str, *, is_key: bool) -> dict[str, int]:
     """The cells of one column that are there, and how many of them are rejected, truncated, and neither."""
     present, cut = len(texts) - texts.null_count, 0
-    unfit = typed_column(texts, logical, 0 if is_key else None).unfit
+    unfit = typed_column(texts, logical, is_key=is_key).unfit
     rejected = 0 if unfit is None else unfit.true_count
     if types.family(logical) in ("datetime", "timestamp") and not is_key:
         loses = pc.fill_null(pc.match_substring_regex(texts, CUT_DIGITS), False)

@@ -86,7 +86,8 @@ def keys_concerned(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table
     numbers = pa.concat_arrays([pa.array(np.arange(rows.num_rows)), again])
     cells = {ROW: numbers, PLACE: rows["order_key"].take(numbers)}
     for column, here, there in zip(columns, reached, left, strict=True):
-        cells[column.column] = typed_column(pa.concat_arrays([here, there.take(again)]), column.type, 0).cells
+        texts = pa.concat_arrays([here, there.take(again)])
+        cells[column.column] = typed_column(texts, column.type, is_key=True).cells
     return pa.table(cells)
 
 

@@ -175,7 +175,7 @@ def _typed_keys(keys: Sequence[Texts], work: MirrorWork) -> list[str | None]:
     columns = {}
     for i, (name, column) in enumerate(_key_columns(work)):
         texts = pa.array([key[i] for key in keys], pa.string())
-        columns[column] = typed_column(texts, work.logical[name], i).cells
+        columns[column] = typed_column(texts, work.logical[name], is_key=True).cells
     return keys_as_json(pa.table(columns), work)
 
 
