@@ -313,9 +313,7 @@ def apart(changes: pa.Table, lanes: Sequence[LaneWork]) -> Iterator[tuple[LaneId
         asked = pc.and_(asked, pc.less_equal(batch, lane.last))
         if lane.between is not None:
             begins, ends = lane.between
-            inside = pc.greater(place, begins)
-            if ends:
-                inside = pc.and_(inside, pc.less_equal(place, ends))
+            inside = pc.and_(pc.greater(place, begins), pc.less_equal(place, ends))
             asked = pc.and_(asked, pc.or_(inside, pc.less(changes["row"].take(rows), 0)))
         rows, place = rows.filter(asked.combine_chunks()), place.filter(asked)
         if not pc.all(pc.less_equal(place[:-1], place[1:]), min_count=0).as_py():

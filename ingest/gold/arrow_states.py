@@ -34,10 +34,14 @@ Mask = np.ndarray[tuple[int], np.dtype[np.bool_]]
 class State:
     """What a row was, from one change of it to the next, with the times of these in microseconds since 1970 UTC."""
 
-    row: Image
+    row: Image | None
     since: int | None
     until: int | None = None
-    is_current: bool = True
+    is_current: bool | None = True
+
+
+_THERE = State(None, None, is_current=None)
+"""Stands for all states of a key that the table has."""
 
 
 def states(work: MirrorWork, rows: Rows) -> MirrorOutcomes:
@@ -98,23 +102,20 @@ def _of_lane(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> list[_KeyState
 
 
 def _typed(of_keys: Sequence[_KeyStates], work: MirrorWork) -> pa.Table:
-    """States as typed columns by Delta's names, after a row for each key."""
-    keys = [key_states.key for key_states in of_keys] + [
-        key_states.key for key_states in of_keys for _ in key_states.states
-    ]
-    every = [None for _ in of_keys] + [state for key_states in of_keys for state in key_states.states]
-    columns: dict[str, pa.Array] = {GONE: pa.array([state is None for state in every], pa.bool_())}
+    """States as typed columns by Delta's names, those of each key after a row that stands for it."""
+    placed = [(of_key.key, state) for of_key in of_keys for state in (_THERE, *of_key.states)]
+    keys, every = [key for key, _ in placed], [state for _, state in placed]
+    own = {
+        CURRENT: pa.array([state.is_current for state in every], pa.bool_()),
+        FROM: pa.array([state.since for state in every], pa.int64()),
+        TO: pa.array([state.until for state in every], pa.int64()),
+    }
+    columns: dict[str, pa.Array] = {GONE: pa.array([state is _THERE for state in every], pa.bool_())}
     for column in work.columns:
-        name, kind = column.name, arrow_type(column.type)
-        if name == CURRENT:
-            flags = [None if state is None else state.is_current for state in every]
-            columns[column.column] = pa.array(flags, kind)
-        elif name in (FROM, TO):
-            moments = [state and (state.since if name == FROM else state.until) for state in every]
-            columns[column.column] = pa.array(moments, pa.int64()).cast(kind)
+        if column.name in own:
+            columns[column.column] = own[column.name].cast(arrow_type(column.type))
         else:
-            rows = (None if state is None else state.row for state in every)
-            _, typed = texts_read(column, work, keys, rows)
+            _, typed = texts_read(column, work, keys, [state.row for state in every])
             columns[column.column] = typed.cells
     return pa.table({**columns, UNFIT: pa.nulls(len(every), pa.string())})
 

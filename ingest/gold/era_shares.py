@@ -22,6 +22,8 @@ from ingest.gold.arrow_work import ERA_ROW, LACKING_ROW, ColumnWork, LaneWork, M
 from ingest.gold.past_keys import Ending, LaneEvent
 from ingest.lake import stores
 
+LAST = "~"  # after every place
+
 
 def endings(files: Sequence[str], lane: LaneWork, work: MirrorWork) -> list[Ending]:
     """The earlier keys of a lane whose rows were not all removed later; none if these are not folded again."""
@@ -56,7 +58,7 @@ def after(lane: LaneWork, left: Ending | None) -> LaneWork:
     if not lane.rekeyed:
         return lane
     begins = lane.eras[-1].place
-    return replace(lane, eras=(), steps=lane.own_steps, between=(begins, ""), left=left)
+    return replace(lane, eras=(), steps=lane.own_steps, between=(begins, LAST), left=left)
 
 
 def settled(work: MirrorWork, ending: Ending, share: int, changes: Rows) -> Written:

@@ -169,15 +169,11 @@ def candidates(
     lake: Tables, mirror: Mirror, lane: LaneId, keys: Iterable[tuple[str, ...]], shard: Mapping[str, str]
 ) -> Iterator[Row]:
     """Changes that may concern one of some keys: a superset, because values have several spellings."""
-    columns = [key_column for key_column in mirror.key_columns if key_column.name not in shard]
-    places = [i for i, key_column in enumerate(mirror.key_columns) if key_column.name not in shard]
+    asked = [
+        (i, key_column) for i, key_column in enumerate(mirror.key_columns) if key_column.name not in shard
+    ]
     likely = " OR ".join(
-        "("
-        + " AND ".join(
-            ["true", *(_likely(column, key[i]) for i, column in zip(places, columns, strict=True))]
-        )
-        + ")"
-        for key in keys
+        "(" + " AND ".join(["true", *(_likely(column, key[i]) for i, column in asked)]) + ")" for key in keys
     )
     yield from _rows(lake, mirror, lane, likely, shard)
 

@@ -7,13 +7,14 @@ it, so that any difference between the two is visible.
 from __future__ import annotations
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import dropwhile
 from typing import Any
 
-from ingest.change import Image, LaneId
+from ingest.change import Change, Image, LaneId, Op
 from ingest.config.masks import Masks
 from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table, place_in_history
 from ingest.gold import evidence
@@ -308,7 +309,7 @@ def _event(
     nothing.
     """
     record = happening.record
-    change = happening.event.change if isinstance(happening.event, Placed) else None
+    change = happening.event.change if isinstance(happening.event, Placed) else _NO_CHANGE
     moment = record.get("event_time")
     return StoryEvent(
         number=number,
@@ -317,9 +318,9 @@ def _event(
         source=record.get("source", ""),
         **{name: record.get(name) for name in _AS_RECORDED},
         event_time=None if moment is None else moment.isoformat() + "Z",
-        before=change.before if change else None,
-        after=change.after if change else None,
-        partial=bool(change and change.partial),
+        before=change.before,
+        after=change.after,
+        partial=change.partial,
         effects=tuple(
             StoryEffect(
                 tuple(map(str, step.key)), step.effect, step.why, step.row, ends.get((number, step.key))
@@ -332,22 +333,23 @@ def _event(
     )
 
 
+_NO_CHANGE = Change(op=Op.DDL)
 _AS_RECORDED = ("topic", "partition", "offset", "row", "sequence", "note", "statement")
 
 
 def _late(ordered: Sequence[Happening]) -> list[str]:
     """An event is late if a later one in the order arrived in an earlier batch."""
     texts: list[str] = []
-    earliest: int | None = None
+    earliest = sys.maxsize
     for happening in reversed(ordered):
         text = ""
-        if earliest is not None and earliest < happening.batch:
+        if earliest < happening.batch:
             text = (
                 f"late: it arrived in batch {happening.batch}, but comes before what batch {earliest} brought, "
                 "and was folded at its place"
             )
         texts.append(text)
-        earliest = happening.batch if earliest is None else min(earliest, happening.batch)
+        earliest = min(earliest, happening.batch)
     return texts[::-1]
 
 
