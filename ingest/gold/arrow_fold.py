@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import repeat
+from itertools import permutations, repeat
 from typing import Any, NamedTuple
 
 import msgspec
@@ -480,8 +480,8 @@ def _refolded(
             unusable += [place] if new else []
             continue
         touched.update(concerned if new else ())
-        for key in concerned if len(concerned) > 1 else ():  # it may take over values that another one had
-            links[key].update(concerned)
+        for key, other in permutations(concerned, 2):  # it may take over values that another one had
+            links[key].add(other)
     for _step in steps(table, events.placed):
         pass
     cleared, clears = max(clearings, default=("", False))

@@ -131,11 +131,7 @@ def decide(
         eras=tuple((*name, of_lane) for name, of_lane in lane_eras.items() if len(of_lane) > 1),
         fed_by=_fed_by(job, before),
     )
-    if not job.rule.history:
-        decided = replace(decided, history=(), former=())  # it will lack the states that come now
-    elif decided.keys:
-        states = before and _as_declared(job.rule, before, reached)
-        decided = histories.kept(histories.named(decided, before), states, _rows(job))
+    decided = _with_states(job, before, decided, reached)
     why_rebuilt = _why_rebuilt(pipeline, job, before, decided, lanes, reached, misnamed)
     if why_rebuilt and reached() is None:
         why_rebuilt = ""
@@ -143,6 +139,18 @@ def decide(
     verdicts = tuple((new, policy.judge(new, lane.subject)) for lane in lanes for new in lane.new)
     noticed = sum(verdict.state == NOTICED for _, verdict in verdicts)
     return Plan(job, decided, hold, free_until, why_rebuilt, left_out, noticed, verdicts, before)
+
+
+def _with_states(
+    job: Job, before: Mirror | None, decided: Mirror, reached: Callable[[], int | None]
+) -> Mirror:
+    """The mirror with what its table of old states has, if there is one."""
+    if not job.rule.history:
+        return replace(decided, history=(), former=())  # it will lack the states that come now
+    if not decided.keys:
+        return decided
+    states = before and _as_declared(job.rule, before, reached)
+    return histories.kept(histories.named(decided, before), states, _rows(job))
 
 
 def _rows(job: Job) -> dict[str, str]:

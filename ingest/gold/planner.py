@@ -88,10 +88,8 @@ def fold_plan(lake: Lake, batch: Batch, plan: Plan) -> FoldPlan:
     before, work = fold.before, fold.work
     if not work:
         return fold
-    changed: list[Retyped] = []
-    retypes = any(step.retypes for _, steps in work for step in steps.new)
-    if retypes and (mirror.keys or rule.no_key == "full_row"):
-        changed = retyped.found(lake, work, mirror)
+    keeps = bool(mirror.keys) or rule.no_key == "full_row"
+    changed = retyped.found(lake, work, mirror) if keeps else []
     again = before.exists and (
         mirror_table.is_replaced(mirror, before.types)
         or retyped.changes_values(mirror, changed)
