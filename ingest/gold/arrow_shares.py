@@ -10,7 +10,7 @@ Changes of tables without a key are dealt as their halves (`ingest.gold.keyless_
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -138,7 +138,7 @@ class HalfDealer(ShareDealer):
 
 
 def deal(
-    works: Sequence[MirrorWork], pieces: Sequence[RowGroup], folder: str, shares: dict[str, Shares]
+    works: Sequence[MirrorWork], pieces: Sequence[RowGroup], folder: str, shares: Mapping[str, Shares]
 ) -> list[Dealt]:
     """Distribute the changes in some pieces over the shares of their mirrors.
 
