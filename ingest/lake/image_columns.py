@@ -26,9 +26,12 @@ def texts_of(images: pa.StringArray, names: Sequence[str]) -> list[pa.StringArra
     unread = pc.and_(pc.is_valid(images), reduce(pc.or_, map(pc.is_null, columns)))
     if not pc.any(unread).as_py():
         return columns
-    parsed = _parsed(images.filter(unread), names)
+    rest = images.filter(unread)
+    if _lack(rest, names):  # as images before that have only what was changed
+        return columns
     return [
-        pc.replace_with_mask(column, unread, texts) for column, texts in zip(columns, parsed, strict=True)
+        pc.replace_with_mask(column, unread, texts)
+        for column, texts in zip(columns, _parsed(rest, names), strict=True)
     ]
 
 
@@ -40,6 +43,12 @@ def _searched(images: pa.StringArray, name: str) -> pa.StringArray:
     """
     found = pc.extract_regex(images, rf'[{{,]"{name}":"(?P<text>[^"\\]*)"')
     return pc.struct_field(found, 0)
+
+
+def _lack(images: pa.StringArray, names: Sequence[str]) -> bool:
+    """True if images certainly have none of the columns: neither a name of them nor an escape, by which one may be written."""
+    data = (images.buffers()[2] or pa.py_buffer(b"")).to_pybytes()
+    return b"\\" not in data and not any(f'"{name}"'.encode() in data for name in names)
 
 
 def _parsed(images: pa.StringArray, names: Sequence[str]) -> list[pa.StringArray]:
