@@ -8,7 +8,7 @@ from tests.lakes import change, statement, touch
 
 
 @pytest.fixture
-def no_spark(monkeypatch):
+def no_session(monkeypatch):
     """A plan of files needs no session."""
 
     def refuse(*_):

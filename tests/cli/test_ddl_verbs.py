@@ -29,6 +29,8 @@ def test_statements_of_a_snapshot_are_listed(tmp_path: Path) -> None:
     for part in tmp_path.glob("part-*.jsonl"):
         touch(part)
     file = str(tmp_path / "pipeline.yaml")
+    with open(file, "a", encoding="utf-8") as text:
+        text.write("engine: auto\n")
     ran = RUN.invoke(app, ["run", file])
     assert 0 == ran.exit_code, ran.output
     listed = json.loads(RUN.invoke(app, ["ddl", file, "--output", "json"]).stdout)

@@ -27,7 +27,7 @@ from tests.lakes import FORMAT, Depot, change, statement, touch
 from tests.shops import Shops
 from tests.unstarted import unstarted
 
-pytestmark = pytest.mark.usefixtures("no_spark")
+pytestmark = pytest.mark.usefixtures("no_session")
 
 
 def test_it_names_tables_with_keys_and_columns(folder):

@@ -7,7 +7,7 @@ import pytest
 from tests.cli.planning import FILES, planned
 from tests.lakes import change, statement, touch
 
-pytestmark = pytest.mark.usefixtures("no_spark")
+pytestmark = pytest.mark.usefixtures("no_session")
 
 
 def _why_held(folder, rules):
