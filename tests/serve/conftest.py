@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from ingest.serve import server
+from ingest.inspect.duck_query import Bounds
+from ingest.serve import pages, server
 from ingest.serve.app import Service, application
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
@@ -121,6 +122,12 @@ def client_of(
     """A client of a service over pipeline files, which shows all of them however long that takes."""
     guard = AccessGuard(Address("127.0.0.1", 8765), "ada", tokens or {}, **given)
     return Client(Service(Fleet(files, soon), guard))
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query that is answered, or ended by its memory or a signal, is not ended before that because the machine is busy."""
+    monkeypatch.setattr(pages, "BOUNDS", Bounds(PATIENCE, pages.BOUNDS.memory))
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,7 @@ from urllib.parse import urlencode
 import psutil
 import pytest
 
-from ingest.inspect.duck_query import Bounds
-from ingest.serve import connections, pages
+from ingest.serve import connections
 from ingest.serve.app import Service
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
@@ -105,7 +104,6 @@ def test_who_reads_nothing_is_hung_up_on(port: int, monkeypatch: pytest.MonkeyPa
     """Its answers would be kept in memory until it reads them."""
     monkeypatch.setattr(connections, "STALLED", 0.3)
     monkeypatch.setattr(connections, "HEADER", 2 * PATIENCE)
-    monkeypatch.setattr(pages, "BOUNDS", Bounds(PATIENCE, 256 << 20))
     query = urlencode({"pipeline": "depot", "q": "SELECT repeat('x', 100000) FROM range(70)"})
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)

@@ -20,9 +20,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import psutil
 import pytest
 
-from ingest.inspect.duck_query import Bounds
 from ingest.inspect.query_process import NURSERY
-from ingest.serve import pages
 from tests.lakes import ROOT
 from tests.serve.conftest import Client
 from tests.serve.hostile_queries import queries
@@ -30,14 +28,8 @@ from tests.serve.test_process import LONG, started
 from tests.timing import PATIENCE, until
 from tests.written_lake import WrittenLake
 
-LIMIT = 10  # seconds of a query, as the pages have it; here a slow machine has more for those of `asked`
+LIMIT = 10  # seconds of a query, as the pages have it
 MEGABYTES = 400
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A query that would be ended by its memory, or by a signal, is not ended by its time before that."""
-    monkeypatch.setattr(pages, "BOUNDS", Bounds(PATIENCE, pages.BOUNDS.memory))
 
 
 def asked(client: Client, query: str) -> Any:

@@ -256,9 +256,8 @@ def test_a_query_reads_the_lake_and_nothing_more(
     client: Client, monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
     """A page that runs any text is a shell for everyone who reaches it, and one query must not stop the others."""
-    from ingest.inspect.duck_query import Bounds
-
-    monkeypatch.setattr("ingest.serve.pages.BOUNDS", Bounds(6.0, 256 << 20))
+    if "stopped" in message:
+        monkeypatch.setattr("ingest.serve.pages.BOUNDS", Bounds(6.0, 256 << 20))
     answer = client.get(f"/sql?pipeline=depot&q={quote(text)}")
     assert 400 == answer.code
     assert message in answer.text
