@@ -80,11 +80,15 @@ def _of_lane(lake: Lake, lane: Lane, steps: Steps, mirror: Mirror) -> Iterator[R
     with change_files(lake) as files:
         does = _met(files, lane, asked) if asked else {}
     for step in new:
-        met = does.get(step, 0) | on_defaults(step, names[step], others)
+        key, met = _key_of(lake, lane, steps, step, mirror), does.get(step, 0)
+        if is_open(step, met, key):
+            standing = _standing(lake, lane, steps, step, mirror.keys_without(mirror.shard))
+            met = met if standing is None else _on_cells(step, standing, names[step])
+        met |= on_defaults(step, names[step], others)
         if step.solid and step.zero is None and _has_nulls(lake, lane, steps, step, mirror.keys):
             met |= OPEN
         if met:
-            yield Retyped(lane, step, met, _key_of(lake, lane, steps, step, mirror))
+            yield Retyped(lane, step, met, key)
 
 
 def _stays_text(lake: Tables, lane: Lane, step: SchemaStep, names: Collection[str]) -> bool:
@@ -111,6 +115,46 @@ def _key_of(lake: Tables, lane: Lane, steps: Steps, step: SchemaStep, mirror: Mi
     of_lane = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last} AND op <> 'truncate'"
     rows = lake.ask(f"SELECT 1 AS n FROM {{changes.change}} WHERE {of_lane} AND {place} LIMIT 1")
     return key.columns if rows else {}
+
+
+def _standing(
+    lake: Tables, lane: Lane, steps: Steps, step: SchemaStep, keys: Collection[str]
+) -> list[tuple[str | None, str]] | None:
+    """The cells of a column, with the types that their messages name, in the rows that were there at a step: a source that
+    would refuse the step, or round a value, has had values corrected and rows deleted before.
+
+    None where single changes do not tell: of a table without a key or whose key has changed, of a statement that came twice, of
+    updates that do not show the whole row.
+    """
+    if not keys or lane.eras or step.since:
+        return None
+    emptied = max(
+        (str(other.order) for other in steps.ever if other.empties and other.order < step.order), default=""
+    )
+    spellings = [former(key, _naming(steps.ever)) for key in keys]
+    key, left = duck.cells(spellings), duck.cells(spellings, "before", "after")
+    cells = ", ".join(duck.member("after", name) for name in former(step.column, _naming(steps.ever)))
+    before = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last} AND order_key < {duck.text(str(step.order))}"
+    rows = lake.ask(
+        f"""WITH rows AS (SELECT order_key, op, [{key}] AS k, [{left}] AS was, coalesce({cells}) AS cell, types,
+            (op = 'update' AND coalesce(partial, false)) OR list_aggregate(k, 'count') < {len(spellings)} AS untold
+            FROM {{changes.change}} WHERE {before} AND order_key > {duck.text(emptied)} AND op <> 'truncate' AND order_key > coalesce(
+                (SELECT max(order_key) FROM {{changes.change}} WHERE {before} AND op = 'truncate'), '')),
+        events AS (SELECT order_key, k, struct_pack(cell := cell, types := types, gone := op = 'delete') AS last, untold FROM rows
+            UNION ALL SELECT order_key, was, struct_pack(cell := NULL, types := NULL, gone := true), untold FROM rows WHERE op = 'update' AND was <> k),
+        keys AS (SELECT arg_max(last, order_key) AS last, bool_or(untold) AS untold FROM events GROUP BY k)
+        SELECT DISTINCT last.cell AS cell, last.types AS types, untold FROM keys WHERE untold OR NOT last.gone"""
+    )
+    return None if any(row["untold"] for row in rows) else [(row["cell"], row["types"]) for row in rows]
+
+
+def _on_cells(step: SchemaStep, cells: Iterable[tuple[str | None, str]], names: Sequence[str]) -> int:
+    """What a step does to cells, each with the types that its message names."""
+    does = 0
+    for text, kinds in cells:
+        if text is not None or step.zero is not None:
+            does |= effect(step, text, _sent(types_of(kinds), names))
+    return does
 
 
 def _has_nulls(lake: Tables, lane: Lane, steps: Steps, step: SchemaStep, keys: Collection[str]) -> bool:
