@@ -2,17 +2,20 @@
 
 PostgreSQL sends no DDL, others only if it is switched on. The type that the messages name changes with the next row; the rows
 that stood before were converted at the source without a message. Where each of their texts is a value of the new type, too,
-they are the same by any conversion; where one is not, the row has another value there now.
+they are the same by any conversion; where one is not, the row has another value there now. A column that has another name since,
+as the order of columns shows, is the same column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ingest import types
 from ingest.change import LaneId, TableId
+from ingest.ddl import Effect
 from ingest.errors import agreeing, counted
+from ingest.fold import former
 from ingest.lake import duck
 from ingest.lake.json_cells import object_in
 from ingest.lake.logged_statements import Statement, by_lane
@@ -50,8 +53,12 @@ def of_mirrors(
     if not checked:
         return
     lanes = [lane for _, lane in checked]
-    places, earlier = _places_of_types(lake, lanes, since), _types_before(lake, lanes, since)
     about = by_lane(logged)
+    renamed = {lane.id: [*_renamed(about.get(lane.id, ()))] for lane in lanes}
+    places, earlier = (
+        _places_of_types(lake, lanes, since, renamed),
+        _types_before(lake, lanes, since, renamed),
+    )
     for subject, lane in checked:
         place = lane.id
         for change in _retyped(
@@ -65,7 +72,12 @@ def _retyped(
 ) -> Iterator[_Retyped]:
     """The columns to which new rows give a narrower or another type than all rows before, and no statement does."""
     pinned = lake.pipeline.rule(lane.table).declared
-    effects = [effect for statement in about for effect in statement.meant if effect.table == lane.table]
+    effects = [
+        effect
+        for statement in about
+        for effect in statement.meant
+        if effect.table == lane.table and not _is_shown_name(statement, effect)
+    ]
     for column, of_type in places.items():
         newest = max(of_type, key=lambda logical: max(of_type[logical]))
         before = (of_type.keys() | earlier.get(column, set())) - {newest}
@@ -77,35 +89,66 @@ def _retyped(
             yield _Retyped(column, newest, order)
 
 
+def _is_shown_name(statement: Statement, effect: Effect) -> bool:
+    """True for another name of a column that the order of columns shows: its type may have changed without a word, too."""
+    return statement.is_announced and effect.action == "rename_column"
+
+
+_Renamed = list[tuple[str, str, str]]
+"""The place of each such effect, in order, with the column's name before and after it."""
+
+
+def _renamed(about: Iterable[Statement]) -> Iterator[tuple[str, str, str]]:
+    for statement in about:
+        for effect in statement.effects:
+            if _is_shown_name(statement, effect):
+                yield statement.order, effect.name, effect.new_name
+
+
+def _name_now(column: str, place: str, renamed: _Renamed) -> str:
+    """The name today of a column that had another one at a place."""
+    for later, was, name in renamed:
+        if later > place and was == column:
+            column = name
+    return column
+
+
 _Places = dict[str, dict[str, list[str]]]
 """Places in history, by column and by the type that it has there."""
 _Types = dict[str, set[str]]
 """Types by column."""
 
 
-def _places_of_types(lake: Tables, lanes: Iterable[CheckedLane], since: int) -> dict[LaneId, _Places]:
+def _places_of_types(
+    lake: Tables, lanes: Iterable[CheckedLane], since: int, renamed: Mapping[LaneId, _Renamed]
+) -> dict[LaneId, _Places]:
     """Between which places new rows of some lanes give each column each of its types."""
     places: dict[LaneId, _Places] = {}
     for row in lake.ask(
         f"""SELECT {duck.LANE_SQL}, types, min(order_key) AS low, max(order_key) AS high FROM {{changes.change}}
             WHERE {of_some(lanes)} AND batch > {since} AND {_OF_ROWS} GROUP BY {duck.LANE_SQL}, types"""
     ):
-        of_lane = places.setdefault((row["source"], TableId.of(row)), {})
+        lane = row["source"], TableId.of(row)
+        of_lane = places.setdefault(lane, {})
         for column, logical in object_in(row["types"]).items():
-            of_lane.setdefault(column, {}).setdefault(logical, []).extend((row["low"], row["high"]))
+            name = _name_now(column, row["low"], renamed.get(lane, []))
+            of_lane.setdefault(name, {}).setdefault(logical, []).extend((row["low"], row["high"]))
     return places
 
 
-def _types_before(lake: Tables, lanes: Iterable[CheckedLane], since: int) -> dict[LaneId, _Types]:
+def _types_before(
+    lake: Tables, lanes: Iterable[CheckedLane], since: int, renamed: Mapping[LaneId, _Renamed]
+) -> dict[LaneId, _Types]:
     """The types that each column of some lanes had in the batches that were checked before."""
     types_before: dict[LaneId, _Types] = {}
     for row in lake.ask(
-        f"""SELECT DISTINCT {duck.LANE_SQL}, columns FROM {{books}}
-            WHERE changes > 0 AND batch <= {since} AND {of_some(lanes)}"""
+        f"""SELECT {duck.LANE_SQL}, columns, min(order_low) AS low FROM {{books}}
+            WHERE changes > 0 AND batch <= {since} AND {of_some(lanes)} GROUP BY {duck.LANE_SQL}, columns"""
     ):
-        of_lane = types_before.setdefault((row["source"], TableId.of(row)), {})
+        lane = row["source"], TableId.of(row)
+        of_lane = types_before.setdefault(lane, {})
         for column, logical in object_in(row["columns"]).items():
-            of_lane.setdefault(column, set()).add(logical)
+            of_lane.setdefault(_name_now(column, row["low"] or "", renamed.get(lane, [])), set()).add(logical)
     return types_before
 
 
@@ -121,10 +164,11 @@ def _is_binary(logical: str) -> bool:
 
 
 def _of_column(lake: Tables, subject: CheckedMirror, lane: CheckedLane, change: _Retyped) -> Iterator[Metric]:
-    names = subject.decided.keys
-    has = duck.has_member("after", change.column)
+    keys, steps = subject.decided.keys, [step for step, _batch in subject.steps(lane)]
+    names, columns = [former(key, steps) for key in keys], [former(change.column, steps)]
+    has = " OR ".join(duck.has_member("after", name) for name in columns[0])
     changes = f"""SELECT op, order_key AS place, [{duck.cells(names)}] AS k, [{duck.cells(names, "before", "after")}] AS left_key,
-        {duck.member("after", change.column)} AS cell, {duck.member("types", change.column)} AS logical
+        {duck.cells(columns, "after", "after")} AS cell, {duck.cells(columns, "types", "types")} AS logical
         FROM {{changes.change}} WHERE {lane.where} AND batch <= {subject.applied}
         AND (op IN ('delete', 'truncate') OR {has})"""
     rows = lake.ask(
@@ -136,7 +180,7 @@ def _of_column(lake: Tables, subject: CheckedMirror, lane: CheckedLane, change: 
     ]
     if not converted:
         return
-    failing = tuple(key_json(names, row["k"]) for row in converted)
+    failing = tuple(key_json(keys, row["k"]) for row in converted)
     old = converted[0]["logical"]
     detail = (
         f"rows of {lane.table} come with {change.column} as {change.logical} now, no statement says so, and "

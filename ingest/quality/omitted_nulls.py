@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 
 from ingest.change import UNSURE_NULLS
 from ingest.errors import agreeing, counted
+from ingest.fold import former
 from ingest.lake import duck, lanes
 from ingest.lake.lake import Lake
 from ingest.quality.catalogue import FAILING_KEYS, Metric
@@ -114,11 +115,13 @@ def _may_be_large(ordered: OrderedLane, notes: Iterable[str]) -> bool:
 def _emptied(ordered: OrderedLane, name: str, notes: Iterable[str]) -> int:
     """The number of new rows with such a note whose newest earlier image had a large value in a column."""
     large_cell = "cell IS NOT NULL" if _is_masked(ordered) else f"length(cell) >= {_LARGE}"
+    names = _names(ordered, name)
+    has = " OR ".join(duck.has_member("after", name) for name in names)
     [row] = ordered.lake.ask(
         f"""WITH {_unsure(ordered, notes)},
-        earlier AS (SELECT order_key, {_own_key(ordered)} AS own_key, {duck.member("after", name)} AS cell,
+        earlier AS (SELECT order_key, {_own_key(ordered)} AS own_key, {duck.cells([names], "after", "after")} AS cell,
             {_large_row(ordered)} AS is_large FROM {{changes.change}} WHERE {ordered.where} AND {_ROWS}
-            AND (note IS NULL OR note NOT IN ({_listed(notes)})) AND {duck.has_member("after", name)}),
+            AND (note IS NULL OR note NOT IN ({_listed(notes)})) AND ({has})),
         had AS (SELECT arg_max_null(e.cell, e.order_key) AS cell, arg_max(e.is_large, e.order_key) AS is_large
             FROM unsure AS u JOIN earlier AS e ON e.own_key = u.own_key AND e.order_key < u.order_key GROUP BY u.order_key)
         SELECT count(*) AS n FROM had WHERE {large_cell} AND is_large"""
@@ -131,12 +134,17 @@ _ROWS = "op IN ('read', 'insert', 'update')"
 
 def _unsure(ordered: OrderedLane, notes: Iterable[str]) -> str:
     """The new rows with such a note, in SQL: their places and their keys before them."""
-    return f"""unsure AS (SELECT order_key, [{ordered.cells("before", "after")}] AS own_key FROM {{changes.change}}
+    return f"""unsure AS (SELECT order_key, {_own_key(ordered, "before", "after")} AS own_key FROM {{changes.change}}
         WHERE {ordered.where} AND batch > {ordered.since} AND note IN ({_listed(notes)}))"""
 
 
-def _own_key(ordered: OrderedLane) -> str:
-    return f"[{ordered.cells('after', 'before')}]"
+def _own_key(ordered: OrderedLane, first: str = "after", second: str = "before") -> str:
+    return f"[{duck.cells((_names(ordered, key) for key in ordered.subject.decided.keys), first, second)}]"
+
+
+def _names(ordered: OrderedLane, column: str) -> list[str]:
+    """A column's name with those that it had."""
+    return former(column, [step for step, _batch in ordered.subject.steps(ordered.lane)])
 
 
 def _large_row(ordered: OrderedLane) -> str:

@@ -796,6 +796,20 @@ def test_columns_that_exchange_their_names(tmp_path: Path) -> None:
     assert [] == said(feed)
 
 
+@pytest.mark.parametrize("policy", ["lenient", "evolve"])
+def test_a_column_that_takes_over_the_name_of_another(tmp_path: Path, policy: Any) -> None:
+    """RENAME v TO v_old, w TO v: only columns that exchange their names may be those of another table."""
+    feed = Feed(tmp_path, rule=TableRule("*", keys=("id",), on_schema_change=policy))
+    feed.row((ID, V, W, N), id=1, v="v1", w="w1", n=1).row((ID, V, W, N), id=2, v="v2", w="w2", n=1).run(*ALL)
+    old = ("v_old", "string", True)
+    feed.row((ID, old, V, N), "u", id=2, v_old="v2", v="w2", n=2).run(*ALL)
+    assert [["v1", "v2"], ["w1", "w2"]] == [feed.column(name) for name in ("v_old", "v")]
+    assert [] == said(feed)
+    feed.row((ID, old, V, N), "u", id=1, v_old="v1", v="new", n=2).run(*ALL)
+    assert [["v1", "v2"], ["new", "w2"]] == [feed.column(name) for name in ("v_old", "v")]
+    assert [] == said(feed)
+
+
 def test_a_key_column_with_another_name(tmp_path: Path) -> None:
     """Rows under the former name of the key stayed as they were."""
     feed = Feed(tmp_path, rule=TableRule("*", keys=("pk",)))
@@ -828,6 +842,28 @@ def test_columns_that_come_and_go_are_not_renamed(tmp_path: Path, now: tuple[Des
     assert [] == feed.unknown()
 
 
+@pytest.mark.parametrize("default", [6, None])
+def test_a_column_that_comes_back_is_another_one(tmp_path: Path, default: int | None) -> None:
+    """Rows kept the values of the one that was dropped, or NULL, although the new one has a default."""
+    c, again = ("c", "int32", True, 5), ("c", "int32", True, default)
+    feed = Feed(tmp_path).row((ID, V), id=1, v="a").row((ID, V), id=2, v="b").run(*ALL)
+    feed.row((ID, V, c), "u", id=1, v="a", c=5).run(*ALL)
+    feed.row((ID, V), "u", id=1, v="b").run(*ALL)
+    feed.row((ID, V, again), "u", id=1, v="c", c=7).run(*ALL)
+    assert [("c", 1.0)] == feed.unknown()
+    feed.row((ID, V, again), "u", id=2, v="c", c=7).run(*ALL)
+    assert [] == feed.unknown()
+
+
+def test_key_columns_that_exchange_their_names(tmp_path: Path) -> None:
+    """Rows stayed under the former key without a word."""
+    a, b = ("a", "int64", False), ("b", "int64", False)
+    feed = Feed(tmp_path, rule=TableRule("*", keys=("a", "b")))
+    feed.row((a, b, V), a=1, b=10, v="x").row((a, b, V), a=2, b=20, v="y").run(*ALL)
+    feed.row((b, a, V), "u", a=20, b=2, v="z").run(*ALL)
+    assert {"a", "b"} == {column for column, _ in feed.unknown()}
+
+
 def test_a_late_row_with_the_former_columns(tmp_path: Path) -> None:
     """It renamed the column back."""
     feed = Feed(tmp_path).row((ID, V, N), id=1, v="a", n=1)
@@ -837,3 +873,43 @@ def test_a_late_row_with_the_former_columns(tmp_path: Path) -> None:
     feed.row((ID, V, N), id=3, v="c", n=3).run(*ALL)
     assert ["a", "b", "c"] == feed.column("w")
     assert [] == said(feed)
+
+
+MICROS = "io.debezium.time.MicroTimestamp"
+ZONED = "io.debezium.time.ZonedTimestamp"
+
+
+@pytest.mark.parametrize("batches", [1, 2, 3])
+def test_a_type_that_changed_with_or_after_the_name(tmp_path: Path, batches: int) -> None:
+    """The other name was taken for a statement that says what became of the values: no check asked about them."""
+    was, is_now = ("v", "int64", True, None, MICROS), ("w", "string", True, None, ZONED)
+    feed = Feed(tmp_path)
+    feed.row((ID, was, N), id=1, v=1718000000000000, n=1).row((ID, was, N), id=2, v=1718000000000000, n=1)
+    if batches > 1:
+        feed.run(*ALL)
+    if batches > 2:
+        feed.row((ID, ("w", *was[1:]), N), "u", id=2, w=1718000000000000, n=2).run(*ALL)
+    feed.row((ID, is_now, N), "u", id=2, w="2024-06-10T06:13:20Z", n=3).run(*ALL)
+    [complaint] = [each for each in said(feed) if "the source has converted them" in each]
+    assert "1 row from before" in complaint
+    assert 'such as {"id":"1"}' in complaint
+    feed.row((ID, is_now, N), "u", id=1, w="2024-06-10T06:13:20Z", n=3).run(*ALL)
+    assert not any("the source has converted them" in each for each in said(feed))
+
+
+def test_a_wider_type_with_another_name(tmp_path: Path) -> None:
+    """Every value of the old type is one of the new type."""
+    feed = Feed(tmp_path).row((ID, ("v", "int32", True), N), id=1, v=5, n=1).run(*ALL)
+    feed.row((ID, ("w", "int64", True), N), id=2, w=5_000_000_000, n=1).run(*ALL)
+    assert ["5", "5000000000"] == [str(cell) for cell in feed.column("w")]
+    assert [] == said(feed)
+
+
+@pytest.mark.parametrize("shape", ["debezium", "flat"])
+def test_a_column_that_is_added_and_dropped_in_one_batch(tmp_path: Path, shape: str) -> None:
+    """Each row's schema says which columns there are: none was left out of a row."""
+    feed = Feed(tmp_path, shape).row((ID, V), id=1, v="a").row((ID, V, N), "u", id=1, v="a", n=1)
+    feed.row((ID, V), "u", id=1, v="b").run(*ALL)
+    assert feed.result is not None
+    assert [] == feed.result.failures
+    assert ["vanished" in one for one in feed.result.warnings] == [True]

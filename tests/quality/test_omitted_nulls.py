@@ -157,6 +157,28 @@ def test_a_mask_hides_no_large_value_from_the_doubt(tmp_path: Path, masked: str,
     assert "came with NULL in price" in complaint
 
 
+class Renamed(Photos):
+    """The same; the array has another name from the second message on."""
+
+    def message(self, op: str, row: dict[str, Any]) -> dict[str, Any]:
+        """A row change with its schema."""
+        message = super().message(op, row)
+        for field in message["schema"]["fields"][0]["fields"]:
+            field.setdefault("optional", field["field"] != "id")
+        if self.number > 1:
+            message["payload"]["after"]["amount"] = message["payload"]["after"].pop("price")
+            message["schema"]["fields"][0]["fields"][1]["field"] = "amount"
+        return message
+
+
+def test_a_large_value_under_a_former_name(tmp_path: Path) -> None:
+    """The value before was looked for under the new name alone, so that the NULL was taken for one."""
+    mine = Renamed(tmp_path, ARRAYS, dialect="debezium", stages=STAGES)
+    assert [] == mine.load("insert", id=1, price=PRICES, note="a")
+    [complaint] = mine.load("update", id=1, price=None, note="b")
+    assert "came with NULL in amount" in complaint
+
+
 class Emptied(Photos):
     """The same by REPLICA IDENTITY FULL: an array that is empty, not large."""
 
