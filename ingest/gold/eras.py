@@ -292,7 +292,7 @@ def _since(before: Run, run: Run, statements: Sequence[PlacedEffects]) -> str:
     """Where a run's key begins: at the statement that creates it, else just before the first row that names it."""
     keys = before.keys
     for place, effects in statements:
-        if before.high < place < run.low:
+        if before.high < place <= run.low:  # what rows announce has the place of the first of them
             keys = _after(effects, keys)
             if same(keys, run.keys):
                 return place

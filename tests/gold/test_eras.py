@@ -73,6 +73,8 @@ def eras_of(
         ([run(1, 4, "id"), run(6, 9, "id", "day")], {}, [("", "id"), (at(6, -1), "id day")]),
         ([run(6, 9, "id", "day"), run(1, 4, "id")], {}, [("", "id"), (at(6, -1), "id day")]),
         ([run(1, 4, "id"), run(6, 9, "order_id")], {5: RENAMED}, [("", "id"), (at(5), "order_id")]),
+        # as rows announce it, at the place of the first of them
+        ([run(1, 4, "id"), run(5, 9, "order_id")], {5: RENAMED}, [("", "id"), (at(5), "order_id")]),
         ([run(1, 4, "id")], {5: RENAMED}, [("", "id"), (at(5), "order_id")]),
         ([run(1, 4, "id")], {5: "ALTER TABLE item DROP PRIMARY KEY"}, [("", "id")]),
         (  # a row of before has come again after the statement
