@@ -6,7 +6,7 @@ PostgreSQL gives a new column the last place, and a column keeps its place among
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ingest.ddl.pg_types import between
@@ -31,12 +31,23 @@ def rearranged(old: Sequence[str], new: Sequence[str], unchanged: Collection[str
     if len(new) >= len(old) and new[len(old) - 1] == old[-1] and known.isdisjoint(tail):
         renamed = {was: name for was, name in zip(old, new, strict=False) if was != name}
         # names that exchanged their places may also be those of a table that was made again with the same rows
-        return Rearranged({}, [*renamed.values()]) if known & {*renamed.values()} else Rearranged(renamed, [])
+        return Rearranged({}, [*renamed.values()]) if _exchange_names(renamed) else Rearranged(renamed, [])
     kept = [name for name in old if name in new]
     stay = [name for name in new if name in known]
     if kept != stay:
         return Rearranged({}, list(_moved(old, new)))
     return _between_kept(old, new, kept, unchanged)
+
+
+def _exchange_names(renamed: Mapping[str, str]) -> bool:
+    """True if some columns have each other's names; not if each name that is taken over was given up for a new one."""
+    for first in renamed:
+        name = renamed[first]
+        while name in renamed and name != first:
+            name = renamed[name]
+        if name == first:
+            return True
+    return False
 
 
 def _between_kept(
