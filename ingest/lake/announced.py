@@ -143,6 +143,7 @@ class _Rearrangement:
     new: ColumnOrder
     became: Rearranged
     batch: int
+    known: frozenset[str]  # all columns that there have been
 
     @property
     def text(self) -> str:
@@ -158,7 +159,7 @@ class _Rearrangement:
             [Effect("rename_column", table, was, to=name) for was, name in self.became.renamed.items()]
         )
         for name in self.became.unknown:
-            if name in self.old.columns:
+            if name in self.known:
                 yield Effect("modify_column", table, name, note=MOVED)
             else:
                 yield Effect("add_column", table, name, note=UNANNOUNCED)
@@ -195,21 +196,31 @@ class _SentRows:
     def rearrangements(self) -> Iterator[_Rearrangement]:
         """What became of columns, from each order of them to the next one.
 
-        None where rows of both came by turns, or arrival alone orders them: nothing says which is the later one.
+        None where rows of both came by turns, or arrival alone orders them: nothing says which is the later one. A column that
+        comes back is another one than before; rows that lack one which must not be NULL are named anyway (`required`).
         """
+        seen: set[str] = set()
         sent = sorted(
             ((each, line.batch) for line in self.lines for each in line.layouts if not is_weak(each.low)),
             key=lambda each: each[0].low,
         )
         for (old, _), (new, batch) in pairwise(sent):
+            seen.update(old.columns)
             if old.columns == new.columns or old.high >= new.low:
                 continue
             renamed, unknown = rearranged(old.columns, new.columns, new.unchanged)
-            unknown = [name for name in unknown if name not in self.keys]
+            is_back = (seen & {*new.columns}) - {*old.columns, *renamed.values(), *unknown}
+            unknown += [name for name in new.columns if name in is_back and self._may_be_null(name)]
+            # another key column may be one that was filled with the same values
+            if {*old.columns} != {*new.columns}:
+                unknown = [name for name in unknown if name not in self.keys]
             if len(new.columns) < len(old.columns):  # another key may as well be that of another table
                 renamed = {was: name for was, name in renamed.items() if was not in self.keys}
             if renamed or unknown:
-                yield _Rearrangement(old, new, Rearranged(renamed, unknown), batch)
+                yield _Rearrangement(old, new, Rearranged(renamed, unknown), batch, frozenset(seen))
+
+    def _may_be_null(self, name: str) -> bool:
+        return any(line.announced[name].nullable for line in self.lines if name in line.announced)
 
 
 def announced(lake: Tables, statements: Sequence[Statement], said: Decided, last: int) -> list[Statement]:
