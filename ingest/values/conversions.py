@@ -168,10 +168,8 @@ def _of_others(old: str, new: str, declared: str, dialect: str) -> Conversion:
     before, after = _group(old), _group(new)
     if dialect == "postgres" and (cast := _CAST_BY_POSTGRES.get((before, after))):
         return cast
-    if dialect == "oracle" and before == "unknown" and after in _KEPT_BY_ORACLE and "zone" not in declared:
-        return KEEP
-    if dialect in _FILLING and before in ("text", "unknown") and after == "text" and _CHAR.match(declared):
-        return _filled_up(old, declared)
+    if known := _kept_or_filled_up(old, after, declared, dialect):
+        return known
     if not _is_shared(before, after, declared):
         return UNKNOWN
     if before in ("text", "json", "unknown") and after in ("text", "json"):
@@ -184,6 +182,16 @@ def _of_others(old: str, new: str, declared: str, dialect: str) -> Conversion:
         return KEEP
     made = rule(old, new, declared)
     return made if made == KEEP else replace(made, doubts=_UNREAD.get(before))
+
+
+def _kept_or_filled_up(old: str, after: str, declared: str, dialect: str) -> Conversion | None:
+    """The rule of databases that change no other value; None where they have none of their own."""
+    before = _group(old)
+    if dialect == "oracle" and before == "unknown" and after in _KEPT_BY_ORACLE and "zone" not in declared:
+        return KEEP
+    if dialect in _FILLING and before in ("text", "unknown") and after == "text" and _CHAR.match(declared):
+        return _filled_up(old, declared)
+    return None
 
 
 _KEPT_BY_ORACLE = frozenset({"exact", "whole", "single", "double", "binary", "datetime"})
