@@ -67,9 +67,7 @@ def _of_lane(
             continue
         if is_weak(having[0]) and _is_repeated(lake, lane, name, having[0]):
             continue
-        is_back = without[0] < having[1]
-        is_back &= without[0] > having[0] or not _is_added_and_dropped(lake, lane, name, having)
-        (back if is_back else gone).append(name)
+        (back if _is_between(lake, lane, name, without, having) else gone).append(name)
     if (gone or back) and _has_keys_alone(lake, subject, lane, since, [*gone, *back]):
         yield Metric(
             "partial_rows", len(gone) + len(back), subject.name, detail=_of_keys(lake, lane, [*gone, *back])
@@ -128,17 +126,20 @@ def _is_refused(lake: Tables, lane: CheckedLane, name: str, since: int) -> bool:
     return bool(0 < rows[0]["rows"] == rows[0]["refused"])
 
 
-def _is_added_and_dropped(lake: Tables, lane: CheckedLane, name: str, having: PlaceSpan) -> bool:
-    """True if the schemas of rows say which columns there are, and all rows between the first and the last one with a column
-    have it.
+def _is_between(lake: Tables, lane: CheckedLane, name: str, without: PlaceSpan, having: PlaceSpan) -> bool:
+    """True if rows without a column may have come between rows with it.
+
+    Not if the rows' schemas say which columns there are, and the column was only added and then dropped.
     """
+    if without[0] >= having[1] or without[0] > having[0]:
+        return without[0] < having[1]
     first, last = map(duck.text, having)
     [row] = lake.ask(
         f"""SELECT EXISTS (FROM {{books}} WHERE {lane.where} AND json_array_length(layouts) > 0) AND NOT EXISTS
         (FROM {{changes.change}} WHERE {lane.where} AND op IN ('read', 'insert', 'update') AND {duck.SENT_WHOLE}
-        AND order_key BETWEEN {first} AND {last} AND NOT list_contains(json_keys(after), {duck.text(name)})) AS yes"""
+        AND order_key BETWEEN {first} AND {last} AND NOT list_contains(json_keys(after), {duck.text(name)})) AS is_dropped"""
     )
-    return bool(row["yes"])
+    return not row["is_dropped"]
 
 
 def _is_repeated(lake: Tables, lane: CheckedLane, name: str, first: str) -> bool:
