@@ -41,6 +41,8 @@ class Op(StrEnum):
 ROW_OPS = frozenset({Op.READ, Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE})
 LOAD_ENDS = "the last row of a load"
 """The note of a row after which a full load of its table has nothing more."""
+LOAD_STARTS = "the first row of a load"
+"""The note of a row before which a full load of its table had none."""
 READ_MEANWHILE = "read while the stream went on"
 """The note of a row of a load that runs while its table changes, and whose end no message says."""
 LOAD_BEGUN = "bootstrap-start"

@@ -30,6 +30,7 @@ from uuid import UUID
 
 from ingest.change import (
     LOAD_ENDS,
+    LOAD_STARTS,
     NO_TABLE,
     NULL_VALUE,
     READ_MEANWHILE,
@@ -265,7 +266,11 @@ def _note_of_load(op: Op, source: Image) -> str | None:
 
 
 _INCREMENTAL = "incremental"
-_LOADS = {"last": LOAD_ENDS, "last_in_data_collection": LOAD_ENDS, _INCREMENTAL: READ_MEANWHILE}
+_LOADS = {
+    **dict.fromkeys(("first", "first_in_data_collection"), LOAD_STARTS),
+    **dict.fromkeys(("last", "last_in_data_collection"), LOAD_ENDS),
+    _INCREMENTAL: READ_MEANWHILE,
+}
 
 
 def _operation(op: Op, missing: Sequence[str], before: Image | None) -> Op:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ingest.change import LOAD_ENDS
+from ingest.change import LOAD_ENDS, LOAD_STARTS
 from ingest.errors import agreeing, command, counted
 from ingest.fold import Key, KeyCellError, key_of_texts
 from ingest.lake import duck
@@ -200,7 +200,7 @@ def _not_in_snapshot(ordered: OrderedLane) -> Iterator[Metric]:
         yield from _complaint(ordered, [row["k"] for row in rows], f"{epoch} removes what it lacked")
 
 
-_ENDS = f"coalesce(note, '') LIKE '%{LOAD_ENDS}%'"
+_ENDS, _STARTS = (f"coalesce(note, '') LIKE '%{mark}%'" for mark in (LOAD_ENDS, LOAD_STARTS))
 
 
 def _begin_of_snapshot(ordered: OrderedLane) -> str | None:
@@ -230,27 +230,44 @@ def _begin_of_snapshot(ordered: OrderedLane) -> str | None:
 
 
 def _loaded_again(ordered: OrderedLane) -> Row | None:
-    """The last row of the load before the newest one, if that came to its end in a new batch, and both have one position.
+    """The last message before the newest load, if that came to its end in a new batch, and rows of another one have its position.
 
     A snapshot that is begun again while nothing is written has the position of the first one, and so have rows that a broker or a
-    file holds twice: without a key none of them replaces another one.
+    file holds twice: without a key none of them replaces another one. The first load came to its end, too, or was broken off: then
+    the newest one has a first row of its own (``is_whole``).
     """
-    ends = ordered.lake.ask(
-        f"""SELECT {place_sql("order_key")} AS place, topic, "partition" AS part, batch, "offset" AS last FROM {{changes.change}}
-            WHERE op = 'read' AND {ordered.where} AND {_ENDS} AND NOT {read_sql()} AND order_key > {duck.text(ordered.emptied())}
+    marks = ordered.lake.ask(
+        f"""SELECT {place_sql("order_key")} AS place, topic, "partition" AS part, batch, "offset" AS last, {_ENDS} AS ends FROM {{changes.change}}
+            WHERE op = 'read' AND {ordered.where} AND ({_ENDS} OR {_STARTS}) AND NOT {read_sql()} AND order_key > {duck.text(ordered.emptied())}
             ORDER BY batch, part, last"""
     )
     of_load: dict[tuple[object, ...], list[Row]] = {}
-    for end in ends:
-        stream = () if ordered.in_files else (end["topic"], end["part"])
-        if end["place"] is not None:
-            of_load.setdefault((end["place"], *stream), []).append(end)
-    again = [each for each in of_load.values() if len(each) > 1 and each[-1]["batch"] > ordered.since]
-    return again[-1][-2] if again else None
+    for mark in marks:
+        stream = () if ordered.in_files else (mark["topic"], mark["part"])
+        if mark["place"] is not None:
+            of_load.setdefault((mark["place"], *stream), []).append(mark)
+    again = [
+        before
+        for each in of_load.values()
+        if each[-1]["ends"] and each[-1]["batch"] > ordered.since and (before := _before_last(each[:-1]))
+    ]
+    return again[-1] if again else None
+
+
+def _before_last(marks: Sequence[Row]) -> Row | None:
+    """The last message before a load, by the marks of its position before its end; None if it is the first load."""
+    if not marks or (len(marks) == 1 and not marks[0]["ends"]):
+        return None
+    newest = marks[-1]
+    return (
+        {**newest, "is_whole": False}
+        if newest["ends"]
+        else {**newest, "last": newest["last"] - 1, "is_whole": True}
+    )
 
 
 def _twice(ordered: OrderedLane, last: Row) -> Iterator[Metric]:
-    """Complains of a table without a key whose load has come again after its ``last`` row."""
+    """Complains of a table without a key whose load has come again after its ``last`` message."""
     place, after = last["place"], {**last, "first": last["last"] + 1}
     older = is_older(LoadBegin.at(after), [after], in_files=ordered.in_files)
     rows = ordered.lake.ask(
@@ -258,7 +275,7 @@ def _twice(ordered: OrderedLane, last: Row) -> Iterator[Metric]:
             WHERE op = 'read' AND {ordered.where} AND starts_with(order_key, {duck.text(place)}) ORDER BY batch, part, first"""
     )
     again = [row for row in rows if not row["is_older"]]
-    if 2 * len(again) == len(rows):
+    if last["is_whole"] or 2 * len(again) == len(rows):
         epoch = ordered.epoch(places=from_places(again[:1]), complete=True)
         yield from _doubled(ordered, older, epoch)
         return

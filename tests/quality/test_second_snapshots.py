@@ -168,6 +168,35 @@ def test_a_snapshot_that_comes_again_at_its_position_is_said(
     assert {} == table.batch(*table.snapshot(300, {1: "a", 2: "b"}))
 
 
+@pytest.mark.parametrize("batches", [False, True])
+@pytest.mark.parametrize("dialect", ["postgresql", "mysql"])
+@pytest.mark.parametrize("begins", ["first", "first_in_data_collection"])
+def test_a_snapshot_that_was_broken_off_and_begun_again_at_its_position_is_said(
+    tmp_path: Path, dialect: str, batches: bool, begins: str
+) -> None:
+    """The rows that it had read until then were there twice: only the first row of the second one is marked as such."""
+    table = Postgres(tmp_path, TableRule(match="*", no_key="full_row"), dialect="debezium", budget=4 << 20)
+    table.connector = dialect
+    _, *rest = table.snapshot(100, {1: "a", 2: "b", 3: "c"})
+    rows = [table.row("r", 1, "a", 100, begins), *rest]
+    said = parts(table, batches, rows[:2], rows)
+    [(count, severity, _, words)] = said.values()
+    assert (2, "error") == (count, severity)
+    assert "--complete" in words
+    table.batch(table.row("t", 0, "", 210))
+    _, *rest = table.snapshot(300, {1: "a", 2: "b"})
+    assert {} == table.batch(table.row("r", 1, "a", 300, begins), *rest)
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_one_snapshot_with_a_first_row_is_no_complaint(tmp_path: Path, batches: bool) -> None:
+    """It has come to its end once, in whatever batches."""
+    table = Postgres(tmp_path, TableRule(match="*", no_key="full_row"), dialect="debezium", budget=4 << 20)
+    _, *rest = table.snapshot(100, {1: "a", 2: "b", 3: "c"})
+    first = [table.row("r", 1, "a", 100, "first")]
+    assert {} == parts(table, batches, first, rest)
+
+
 def test_equal_rows_of_one_snapshot_are_no_complaint(tmp_path: Path) -> None:
     """A table without a key may have them."""
     table = Postgres(tmp_path, TableRule(match="*", no_key="full_row"), dialect="debezium", budget=4 << 20)
