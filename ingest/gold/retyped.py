@@ -91,7 +91,7 @@ def _of_lane(lake: Lake, lane: Lane, steps: Steps, mirror: Mirror) -> Iterator[R
             yield Retyped(lane, step, met, key)
 
 
-def _stays_text(lake: Tables, lane: Lane, step: SchemaStep, names: Collection[str]) -> bool:
+def _stays_text(lake: Tables, lane: Lane, step: SchemaStep, names: Sequence[str]) -> bool:
     """True if a column that becomes JSON has texts in later rows: JSON of MariaDB is a text, which stays as it is."""
     if types.base(step.type) != "json" or step.solid or step.dialect != "mysql":
         return False
