@@ -8,6 +8,7 @@ import json
 import re
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,7 +18,7 @@ from typer.testing import CliRunner
 
 from ingest import config
 from ingest.cli.app import app
-from ingest.serve import fleet
+from ingest.serve import fleet, pages
 from tests.lakes import change
 from tests.quality.test_report import Reader
 from tests.serve.conftest import Client, client_of, depot
@@ -257,7 +258,7 @@ def test_a_query_reads_the_lake_and_nothing_more(
 ) -> None:
     """A page that runs any text is a shell for everyone who reaches it, and one query must not stop the others."""
     if "stopped" in message:
-        monkeypatch.setattr("ingest.serve.pages.BOUNDS", Bounds(6.0, 256 << 20))
+        monkeypatch.setattr("ingest.serve.pages.BOUNDS", replace(pages.BOUNDS, seconds=6.0))
     answer = client.get(f"/sql?pipeline=depot&q={quote(text)}")
     assert 400 == answer.code
     assert message in answer.text
