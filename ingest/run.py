@@ -472,22 +472,31 @@ def _follow(lake: Lake, decided: Mapping[str, Mirror], results: list[Folded], te
     """Bring change feeds up to date, also of mirrors without new batches: a run may have been killed before."""
     states = {result.path: result for result in results}
     for mirror in (fed for view in targets.views(lake) for fed in wanted(view, decided)):
-        if lake.stop() or not lake.exists(mirror.path):
+        if lake.stop() or not _can_be_followed(lake, mirror):
             continue
         tell(f"gold {mirror.name}", "change feed")
-        result = states.get(mirror.path) or Folded(mirror.name, mirror.path, "skipped")
+        result = states.get(mirror.path)
         try:
-            has_more = feeds.follow(lake, mirror) > 0
+            feeds.follow(lake, mirror)
         except Exception as error:  # the other feeds go on
+            if result is None:
+                result = Folded(mirror.name, mirror.path, "failed")
+                results.append(result)
             feed = table_of(mirror)
             is_said = isinstance(error, HeldError)
             why = str(error) if is_said else faults.of_mirror(error, lake, feed.name, feed.path)
             result.state, result.message = "failed", f"{result.message} The change feed: {why}".strip()
         else:
-            if has_more and result.state == "skipped":  # it may have failed by its feed alone
-                result.state = "done"
-        if mirror.path not in states and result.state != "skipped":
-            results.append(result)
+            if result is not None and result.state == "skipped" and result.version >= 0:
+                result.state = "done"  # there is nothing to fold: it may have failed by its feed alone
+
+
+def _can_be_followed(lake: Lake, mirror: Mirror) -> bool:
+    """True of a mirror that is there; not of one whose log is damaged, which its fold says."""
+    try:
+        return lake.exists(mirror.path)
+    except Exception:
+        return False
 
 
 def _quality(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:

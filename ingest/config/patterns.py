@@ -44,6 +44,8 @@ def meant(pattern: str, table: TableId) -> str:
         return ""
     names, wanted = [part for part in table if part is not None], parts(pattern)
     first, last = wanted[0], wanted[-1]
+    if not set(first + last) - set("*?"):  # a schema that has not come yet, rather than one too many
+        return ""
     if {len(names), len(wanted)} == {2, 3}:
         wanted = (first, last) if len(names) == 2 else (first, "*", last)
     if len(wanted) != len(names):

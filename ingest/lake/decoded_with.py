@@ -52,6 +52,7 @@ class Outdated:
     typed: Callable[[int], str]  # the command that decodes the batches from one on again
     since: dt.datetime | None = None  # when the settings became others, in UTC without a zone
     left_out: TableId | None = None
+    together: str = ""  # the command that decodes these and others again
 
     @property
     def first(self) -> int:
@@ -66,7 +67,7 @@ class Outdated:
     @property
     def command(self) -> str:
         """The command that decodes them again."""
-        return self.typed(self.first)
+        return self.together or self.typed(self.first)
 
     @property
     def differences(self) -> tuple[str, ...]:
@@ -97,7 +98,7 @@ class Outdated:
         words = "; ".join(shown) + (f"; and {more} more" if more > 0 else "")
         return (
             f"{which} of source {self.source} {'was' if is_alone else 'were'} decoded with other "
-            f"settings ({words}): `{backfill}` decodes them again, and with --accept leaves "
+            f"settings ({words}): `{backfill}` decodes them again, and `{self.typed(self.first)} --accept` leaves "
             "them as they are."
         )
 
@@ -109,13 +110,9 @@ def by_one_command(batches: Sequence[Outdated]) -> list[Outdated]:
     older = [each for each in batches if each.left_out is None]
     widest = min(older, key=attrgetter("first"), default=None)
     return [
-        each if widest is None or each.left_out else replace(each, typed=partial(_typed_of, widest))
+        each if widest is None or each.left_out else replace(each, together=widest.command)
         for each in batches
     ]
-
-
-def _typed_of(widest: Outdated, _first: int) -> str:
-    return widest.command
 
 
 def settings_of(pipeline: Pipeline, source: Source) -> dict[str, Any]:

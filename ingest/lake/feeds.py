@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from ingest.lake import faults, mirrors
+from ingest.lake import mirrors
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import FEEDS, MIRRORS
 from ingest.lake.schemas import TableSchema
@@ -52,11 +52,11 @@ def existing(lake: Tables, mirrors: Iterable[Mirror]) -> list[Mirror]:
 
 
 def _is_there(feed: Mirror, lake: Tables) -> bool:
-    """True of a feed that has begun, also of one whose log is damaged."""
+    """True of a feed that has begun, also of one whose log cannot be read: whoever opens it says why."""
     try:
         return lake.exists(feed.path)
-    except Exception as error:
-        return faults.damaged(error)
+    except Exception:
+        return True
 
 
 def wanted(lake: Tables, mirrors_by_path: Mapping[str, Mirror]) -> list[Mirror]:

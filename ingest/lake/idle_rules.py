@@ -19,14 +19,18 @@ def listed(lake: Tables) -> Iterator[str]:
     rules = lake.pipeline.tables
     if not rules:
         return
-    tables = sorted({table for _, table in lanes.booked(lake)}, key=str)
+    tables = {table for _, table in lanes.booked(lake)}
+    idle = [rule for rule in rules if not any(matches(rule.match, table) for table in tables)]
+    if not idle:
+        return
     unruled = [table for table in tables if not any(matches(rule.match, table) for rule in rules)]
-    for rule in rules if unruled else ():
+    unruled.sort(key=str)
+    for rule in idle:
         near = next(((table, fit) for table in unruled if (fit := meant(rule.match, table))), None)
-        if near is None or any(matches(rule.match, table) for table in tables):
+        if near is None:
             continue
         table, fit = near
         yield (
-            f"no table fits match: {rule.match}, and {table} has no entry: if it is meant, write `match: {fit}`, then "
+            f"no table fits match: {rule.match}, and {table} has no entry: if it is meant, write `match: '{fit}'`, then "
             f"`{command('plan', lake.pipeline.file)}` says what follows"
         )

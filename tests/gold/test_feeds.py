@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -15,8 +15,9 @@ import pytest
 
 from ingest.config import load
 from ingest.errors import HeldError, command
-from ingest.gold import apply_merge
+from ingest.gold import apply_merge, arrow_runs
 from ingest.gold import feeds as filling
+from ingest.gold.arrow_files import Written
 from ingest.inspect import status
 from ingest.inspect.query import query
 from ingest.lake import feeds, mirrors
@@ -25,7 +26,10 @@ from ingest.run import Warm, run
 from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
+
+    from ingest.gold.arrow_work import MirrorWork
 
 RULE = "tables: [{match: t.item, keys: [ID], columns: {ID: int64, image: int32}, changes_of: true}]\n"
 
@@ -244,6 +248,69 @@ def test_a_feed_begins_and_goes_on_with_its_rule(tmp_path: Path) -> None:
         json.loads(row["after"] or "{}") for row in shop.rows()
     ]
     shop.check()
+
+
+def _damaged_log(shop: Shop, tmp_path: Path) -> tuple[Path, str]:
+    """The newest commit of the feed's log, cut off, and its text from before."""
+    (mirror,) = mirrors.known(shop.lake).values()
+    commit = max((tmp_path / "lake" / feeds.path_of(mirror)).glob("_delta_log/*.json"))
+    text = commit.read_text("utf-8")
+    commit.write_text('{"broken', "utf-8")
+    return commit, text
+
+
+def test_a_feed_whose_log_is_restored_leaves_no_failed_mirror(tmp_path: Path) -> None:
+    """Nothing comes for it then: its mirror stayed failed, with the advice to move a sound folder away."""
+    shop = Shop(tmp_path)
+    shop.run(said(1, "I", None, {"ID": "1", "key": "a", "image": "1"}))
+    commit, text = _damaged_log(shop, tmp_path)
+    shop.warm = Warm()
+    assert ["failed"] == [state for state, _ in shop.run()]
+    commit.write_text(text, "utf-8")
+    for expected in ([("done", "")], []):
+        shop.warm = Warm()
+        assert expected == shop.run()
+    assert ["ok"] == [entry["state"] for entry in status.tables(shop.lake)]
+    shop.check()
+
+
+def test_a_mirror_whose_log_is_damaged_fails_alone_with_its_feed(tmp_path: Path) -> None:
+    """The look for its feed ended the run."""
+    shop = Shop(tmp_path)
+    shop.run(said(1, "I", None, {"ID": "1", "key": "a", "image": "1"}))
+    (mirror,) = mirrors.known(shop.lake).values()
+    max((tmp_path / "lake" / mirror.path).glob("_delta_log/*.json")).write_text('{"broken', "utf-8")
+    shop.warm = Warm()
+    [(state, message)] = shop.run(said(2, "I", None, {"ID": "2", "key": "b", "image": "2"}))
+    assert ("failed", True) == (state, command("rebuild", tmp_path / "x.yaml", mirror.name) in message)
+
+
+def test_a_feed_that_begins_leaves_a_mirror_failed_that_the_run_has_not_folded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was taken for folded, and its batch was never folded again."""
+
+    def made(work: MirrorWork, rows: Iterable[pa.RecordBatch] | None) -> Written:
+        return Written(work.path, "the store is away") if work.path.endswith("item") else make(work, rows)
+
+    def two(pos: int) -> list[dict[str, Any]]:
+        rows = [{"ID": str(pos + number), "key": "a", "image": "1"} for number in range(2)]
+        there, other = (said(pos + number, "I", None, row) for number, row in enumerate(rows))
+        return [there, other | {"table": "t.other"}]
+
+    shop, make = (
+        Shop(tmp_path, RULE.replace("t.item", "t.*").replace(", changes_of: true", "")),
+        arrow_runs.make,
+    )
+    shop.run(*two(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(arrow_runs, "make", made)
+        assert {"done", "failed"} == {state for state, _ in shop.run(*two(3))}
+    shop.rules = RULE.replace("t.item", "t.*")
+    run(shop.spark, shop.lake.pipeline, ("bronze", "silver", "gold"), Warm(), select="t.other")
+    shop.warm = Warm()
+    shop.run()
+    assert 2 == shop.lake.count("mirrors/t/item")
 
 
 def test_a_damaged_log_of_a_feed_stops_nothing_else_and_has_a_command(tmp_path: Path) -> None:

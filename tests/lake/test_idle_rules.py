@@ -18,6 +18,7 @@ MEANT = [
     ("crm.s.t", ("crm", None, "t"), "crm.t"),
     ("Crm.T*", ("crm", None, "t1"), "crm.t1"),
     ("CRM.*", ("crm", "s", "t"), "crm.*.*"),
+    ("*.public.*", ("crm", None, "t"), ""),  # its schema has not come yet
     ("crm.u", ("crm", "s", "t"), ""),
     ("t", ("crm", "s", "u"), ""),
     ("(crm).(.*)", ("crm", "s", "t"), ""),
@@ -35,8 +36,8 @@ def test_what_a_pattern_may_mean(pattern: str, names: tuple[str, str | None, str
 @pytest.mark.parametrize(
     ("match", "others", "expected"),
     [
-        ("db.*", (), "match: db.*.*"),
-        ("db.t", (), "match: db.*.t"),
+        ("db.*", (), "match: 'db.*.*'"),
+        ("db.t", (), "match: 'db.*.t'"),
         ("db.*", ("db.s.*",), ""),
         ("db.s.*", (), ""),
         ("db.later", (), ""),
