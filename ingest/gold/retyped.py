@@ -72,7 +72,9 @@ def _naming(steps: Iterable[SchemaStep]) -> list[SchemaStep]:
 def _of_lane(lake: Lake, lane: Lane, steps: Steps, mirror: Mirror) -> Iterator[Retyped]:
     others = _naming(steps.ever)
     named = {step: former(step.column, others) for step in steps.new if step.retypes}
-    names = {step: columns for step, columns in named.items() if not _stays_text(lake, lane, step, columns)}
+    names = {
+        step: columns for step, columns in named.items() if not _stays_text(lake, lane, steps, step, columns)
+    }
     new = [*names]
     if not new:
         return
@@ -91,11 +93,22 @@ def _of_lane(lake: Lake, lane: Lane, steps: Steps, mirror: Mirror) -> Iterator[R
             yield Retyped(lane, step, met, key)
 
 
-def _stays_text(lake: Tables, lane: Lane, step: SchemaStep, names: Sequence[str]) -> bool:
+def _stays_text(lake: Tables, lane: Lane, steps: Steps, step: SchemaStep, names: Sequence[str]) -> bool:
     """True if a column that becomes JSON has texts in later rows: JSON of MariaDB is a text, which stays as it is."""
     if types.base(step.type) != "json" or step.solid or step.dialect != "mysql":
         return False
-    of_lane = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last}"
+    later, names, ends = (
+        sorted((each for each in steps.ever if each.order > step.order), key=lambda each: each.order),
+        [*names],
+        "",
+    )
+    for other in later:
+        if other.action == "rename_column" and other.column in names and other.to:
+            names.insert(0, other.to)
+        elif other.retypes and other.column in names:
+            ends = f" AND order_key < {duck.text(str(other.order))}"
+            break
+    of_lane = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last} AND op <> 'truncate'{ends}"
     rows = lake.ask(
         f"SELECT DISTINCT types FROM {{changes.change}} WHERE {of_lane} AND order_key > {duck.text(str(step.order))}"
     )
@@ -126,7 +139,7 @@ def _standing(
     None where single changes do not tell: of a table without a key or whose key has changed, of a statement that came twice, of
     updates that do not show the whole row.
     """
-    if not keys or lane.eras or step.since:
+    if not keys or any({*era.keys} != {*keys} for era in lane.eras) or step.since:
         return None
     emptied = max(
         (str(other.order) for other in steps.ever if other.empties and other.order < step.order), default=""

@@ -200,6 +200,7 @@ class _SentRows:
         comes back is another one than before; rows that lack one which must not be NULL are named anyway (`required`).
         """
         seen: set[str] = set()
+        dropped: set[str] = set()
         sent = sorted(
             ((each, line.batch) for line in self.lines for each in line.layouts if not is_weak(each.low)),
             key=lambda each: each[0].low,
@@ -209,7 +210,9 @@ class _SentRows:
             if old.columns == new.columns or old.high >= new.low:
                 continue
             renamed, unknown = rearranged(old.columns, new.columns, new.unchanged)
-            is_back = (seen & {*new.columns}) - {*old.columns, *renamed.values(), *unknown}
+            is_back = (dropped & {*new.columns}) - {*renamed.values(), *unknown}
+            # a column with another name has not gone
+            dropped = (dropped | ({*old.columns} - {*renamed})) - {*new.columns}
             unknown += [name for name in new.columns if name in is_back and self._may_be_null(name)]
             # another key column may be one that was filled with the same values
             if {*old.columns} != {*new.columns}:

@@ -453,7 +453,8 @@ class _Made:
         """One statement's effects, with renames replaced by what they do."""
         if statement.kind == "unknown":
             self.unread |= {statement.table, *(effect.table for effect in statement.effects)}
-        for effect in map(self._with_copied_key, self._exchanging(statement)):
+        for said in self._exchanging(statement):
+            effect = self._with_copied_key(said, statement)
             if effect.action == "rename_table" and (renamed := effect.other_table):
                 yield from self._renamed(effect, effect.table, renamed, statement)
                 continue
@@ -475,10 +476,21 @@ class _Made:
                 self._structure(spelt)
                 yield spelt
 
-    def _with_copied_key(self, effect: Effect) -> Effect:
-        """A CREATE ... LIKE with the other table's key, as far as statements show it: messages may name none."""
+    def _with_copied_key(self, effect: Effect, statement: Statement) -> Effect:
+        """A CREATE ... LIKE with the other table's key, as far as statements show it: messages may name none.
+
+        One for a table that is there already does nothing.
+        """
         like = _copied_from(effect)
-        return replace(effect, keys=self.structures[like].keys) if like in self.structures else effect
+        if like not in self.structures or (
+            effect.note == "if-not-exists" and self._was_there(effect.table, statement)
+        ):
+            return effect
+        return replace(effect, keys=self.structures[like].keys)
+
+    def _was_there(self, table: TableId, statement: Statement) -> bool:
+        sent = self.sent(statement.source, table)
+        return bool(self.lives.get(table)) or any(column.low < statement.order for column in sent.values())
 
     def _record(self, table: TableId, done: Effect) -> None:
         """Keep what a statement has done to a table."""

@@ -187,9 +187,11 @@ def _of_others(old: str, new: str, declared: str, dialect: str) -> Conversion:
 def _kept_or_filled_up(old: str, after: str, declared: str, dialect: str) -> Conversion | None:
     """The rule of databases that change no other value; None where they have none of their own."""
     before = _group(old)
-    if dialect == "oracle" and before == "unknown" and after in _KEPT_BY_ORACLE and "zone" not in declared:
+    if dialect == "oracle" and before == "unknown" and _is_kept_by_oracle(after, declared):
         return KEEP
-    if dialect in _FILLING and before in ("text", "unknown") and after == "text" and _CHAR.match(declared):
+    # other databases make texts of numbers and times, too
+    is_text = before == "text" or (before == "unknown" and dialect == "oracle")
+    if dialect in _FILLING and is_text and after == "text" and _CHAR.match(declared):
         return _filled_up(old, declared)
     return None
 
@@ -198,6 +200,14 @@ _KEPT_BY_ORACLE = frozenset({"exact", "whole", "single", "double", "binary", "da
 """MODIFY to these takes a column with values only from a type whose values stay: another NUMBER, RAW, DATE or TIMESTAMP (SQL
 Language Reference, ALTER TABLE, `modify_col_properties`).
 """
+
+
+def _is_kept_by_oracle(after: str, declared: str) -> bool:
+    """True unless the values may lose a part, as a TIMESTAMP WITH LOCAL TIME ZONE that becomes another TIMESTAMP or a DATE does."""
+    is_cut = "zone" in declared or (after == "datetime" and not declared.startswith("timestamp"))
+    return after in _KEPT_BY_ORACLE and not is_cut
+
+
 _FILLING = frozenset({"oracle", "sqlserver", "db2"})
 
 
@@ -213,7 +223,7 @@ def _filled_up(old: str, declared: str) -> Conversion:
 
     def doubts(text: str) -> bool:
         is_filled = text.endswith(" ") or str(len(text)) == length_before
-        return not text.isascii() or (len(text) < width and not is_filled)
+        return not text.isascii() or len(text) > width or (len(text) < width and not is_filled)
 
     return Conversion(lambda text: text.ljust(width), doubts=doubts)
 

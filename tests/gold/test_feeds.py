@@ -15,9 +15,9 @@ import pytest
 
 from ingest.config import load
 from ingest.errors import HeldError, command
-from ingest.gold import apply_merge, arrow_runs
+from ingest.gold import apply_merge
 from ingest.gold import feeds as filling
-from ingest.gold.arrow_files import Written
+from ingest.gold.arrow_files import Written, make
 from ingest.inspect import status
 from ingest.inspect.query import query
 from ingest.lake import feeds, mirrors
@@ -298,13 +298,10 @@ def test_a_feed_that_begins_leaves_a_mirror_failed_that_the_run_has_not_folded(
         there, other = (said(pos + number, "I", None, row) for number, row in enumerate(rows))
         return [there, other | {"table": "t.other"}]
 
-    shop, make = (
-        Shop(tmp_path, RULE.replace("t.item", "t.*").replace(", changes_of: true", "")),
-        arrow_runs.make,
-    )
+    shop = Shop(tmp_path, RULE.replace("t.item", "t.*").replace(", changes_of: true", ""))
     shop.run(*two(1))
     with monkeypatch.context() as patch:
-        patch.setattr(arrow_runs, "make", made)
+        patch.setattr("ingest.gold.arrow_runs.make", made)
         assert {"done", "failed"} == {state for state, _ in shop.run(*two(3))}
     shop.rules = RULE.replace("t.item", "t.*")
     run(shop.spark, shop.lake.pipeline, ("bronze", "silver", "gold"), Warm(), select="t.other")
