@@ -722,6 +722,20 @@ def test_a_copy_has_the_key_of_the_other_table(tmp_path: Path, made: str, *, cut
     assert [] == complaints(yard)
 
 
+@pytest.mark.parametrize("is_stated", [True, False])
+def test_a_table_that_is_there_gets_no_key_of_another_one(tmp_path: Path, *, is_stated: bool) -> None:
+    """``IF NOT EXISTS`` does nothing then; rows without a key that had one ``id`` became one row."""
+    yard = yard_of(tmp_path, no_key="full_row")
+    script = [
+        created("hall", 1), *[created("annex", 2, "id INT, n INT")] * is_stated,
+        changed("INSERT", "annex", 10, [], id="1", n="1"), said(20, "CREATE TABLE IF NOT EXISTS annex LIKE hall"),
+        changed("INSERT", "annex", 30, [], id="1", n="2"),
+    ]  # fmt: skip
+    assert {} == play(yard, script, cut=False)
+    assert [1, 1] == yard.keys("annex")
+    assert [] == complaints(yard)
+
+
 class ByTime(Yard):
     """A source that is ordered by its clock."""
 

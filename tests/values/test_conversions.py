@@ -397,6 +397,19 @@ def test_a_longer_char_is_filled_up(dialect: str, old: str, text: str, filled: s
     assert (filled, doubted) == (rule.of(text), rule.doubted(text))
 
 
+@pytest.mark.parametrize("dialect", ["oracle", "sqlserver", "db2"])
+def test_a_shorter_char_is_asked_about(dialect: str) -> None:
+    """Db2 cuts blanks at the end off, Oracle does by a setting, and kept values were taken for sure."""
+    assert conversion("string", "string", "CHAR(5)", dialect=dialect).doubted("abc       ")
+
+
+@pytest.mark.parametrize("dialect", ["sqlserver", "db2"])
+def test_a_char_of_a_type_that_nothing_says_is_asked_about(dialect: str) -> None:
+    """Other databases than Oracle make texts of numbers and times, in a form of their own."""
+    assert not conversion("unknown", "string", "CHAR(19)", dialect=dialect).certain
+    assert conversion("unknown", "string", "CHAR(19)", dialect="oracle").certain
+
+
 @pytest.mark.parametrize(
     ("new", "declared"),
     [
@@ -416,6 +429,9 @@ def test_oracle_converts_moments_to_the_zone_of_the_session() -> None:
     """Which that was, nothing says."""
     words = "TIMESTAMP(6) WITH LOCAL TIME ZONE"
     assert not conversion("unknown", "timestamp(6)", words, dialect="oracle").certain
+    assert not conversion(
+        "unknown", "datetime", "DATE", dialect="oracle"
+    ).certain  # may have been one of these
 
 
 def test_other_databases_convert_only_what_all_do() -> None:
