@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ingest import types
 from ingest.change import Op
 from ingest.fold import SchemaStep, former
 from ingest.gold import past_keys
@@ -22,7 +21,7 @@ from ingest.gold.arrow_work import LaneWork
 from ingest.gold.change_files import ChangeFiles, change_files
 from ingest.gold.completed import STAGE
 from ingest.gold.lane import Lane, Steps
-from ingest.lake import duck
+from ingest.lake import duck, kept_texts
 from ingest.lake.datafiles import table_of
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Era, Mirror
@@ -72,8 +71,11 @@ def _naming(steps: Iterable[SchemaStep]) -> list[SchemaStep]:
 def _of_lane(lake: Lake, lane: Lane, steps: Steps, mirror: Mirror) -> Iterator[Retyped]:
     others = _naming(steps.ever)
     named = {step: former(step.column, others) for step in steps.new if step.retypes}
+    changes = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last}"
     names = {
-        step: columns for step, columns in named.items() if not _stays_text(lake, lane, steps, step, columns)
+        step: columns
+        for step, columns in named.items()
+        if not kept_texts.stays_text(lake, changes, steps.ever, step)
     }
     new = [*names]
     if not new:
@@ -91,29 +93,6 @@ def _of_lane(lake: Lake, lane: Lane, steps: Steps, mirror: Mirror) -> Iterator[R
             met |= OPEN
         if met:
             yield Retyped(lane, step, met, key)
-
-
-def _stays_text(lake: Tables, lane: Lane, steps: Steps, step: SchemaStep, names: Sequence[str]) -> bool:
-    """True if a column that becomes JSON has texts in later rows: JSON of MariaDB is a text, which stays as it is."""
-    if types.base(step.type) != "json" or step.solid or step.dialect != "mysql":
-        return False
-    later, names, ends = (
-        sorted((each for each in steps.ever if each.order > step.order), key=lambda each: each.order),
-        [*names],
-        "",
-    )
-    for other in later:
-        if other.action == "rename_column" and other.column in names and other.to:
-            names.insert(0, other.to)
-        elif other.retypes and other.column in names:
-            ends = f" AND order_key < {duck.text(str(other.order))}"
-            break
-    of_lane = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last} AND op <> 'truncate'{ends}"
-    rows = lake.ask(
-        f"SELECT DISTINCT types FROM {{changes.change}} WHERE {of_lane} AND order_key > {duck.text(str(step.order))}"
-    )
-    sent = {types.base(_sent(types_of(row["types"]), names)) for row in rows}
-    return sent == {"string"}
 
 
 def _key_of(lake: Tables, lane: Lane, steps: Steps, step: SchemaStep, mirror: Mirror) -> Mapping[str, str]:

@@ -17,7 +17,7 @@ from ingest.fold import OPEN, SchemaStep
 from ingest.gold import ledger as ledgers
 from ingest.gold.lane import Steps
 from ingest.gold.policy import Subject, applied, drops_column, recased, rings
-from ingest.lake import lanes
+from ingest.lake import kept_texts, lanes
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror, rule_for
 from ingest.lake.names import folded
@@ -236,7 +236,8 @@ class _Walk:
             computed=effect.note in (COMPUTED, "generated"),
             serial=effect.note == "identity",
         )
-        if not step.old or step.solid or step.serial or step.conversion() != KEEP:
+        is_told = bool(step.old) and not (step.solid or step.serial or kept_texts.takes_json_away(step))
+        if not is_told or step.conversion() != KEEP:
             yield step
 
     def _without_nulls(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:

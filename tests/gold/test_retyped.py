@@ -337,6 +337,37 @@ def test_a_text_becomes_json(tmp_path: Path, text: str, sent: str, is_asked: boo
     )
 
 
+LATER: dict[str, tuple[str, str, str, bool]] = {  # what comes after a MODIFY to JSON: statements, a row's column and its type, and whether the text may be another one
+    "a text again": ("MODIFY n LONGTEXT", "n", "longtext", True),
+    "a short text": ("MODIFY n VARCHAR(100)", "n", "varchar(100)", True),
+    "JSON again": ("MODIFY n JSON COMMENT 'x'", "n", "longtext", False),
+    "another name": ("RENAME COLUMN n TO m", "m", "longtext", False),
+    "another name and JSON": ("RENAME COLUMN n TO m", "m", "json", True),
+    "a text of another name": ("RENAME COLUMN n TO m; MODIFY m LONGTEXT", "m", "longtext", True),
+    "the name of another column": ("RENAME COLUMN n TO m, RENAME COLUMN m TO n", "m", "longtext", False),
+    "another column with the name": ("DROP COLUMN n; ADD COLUMN n LONGTEXT", "n", "longtext", True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_rows_say_what_json_was_until_their_column_changes_again(tmp_path: Path, name: str) -> None:
+    """MySQL has printed the documents anew by the time that the column is a text again, and nothing asked."""
+    later, column, sent, is_asked = LATER[name]
+    depot = Depot(unstarted(2), tmp_path, Warm(), TableRule("yard.*"))
+    row: dict[str, Any] = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
+    depot.ddl("CREATE TABLE depot (id INT PRIMARY KEY, n TEXT, m INT)")
+    before = {"id": "int", "n": "text", "m": "int"}
+    depot.say(**row, data=[{"id": "1", "n": '{"b" : 1,  "a":[1.50, 1e2] }', "m": "3"}], mysqlType=before)
+    depot.ddl("ALTER TABLE depot MODIFY n JSON")
+    for statement in later.split("; "):
+        depot.ddl(f"ALTER TABLE depot {statement}")
+    after = {"id": "int", "n": "int", "m": "int"} | {column: sent}
+    depot.say(**row, data=[{"id": "2", "n": "7", "m": "7"}], mysqlType=after)
+    assert ("done", "") == depot.run(checked=True)
+    lake = depot.lake()
+    assert is_asked == bool(lake.ask("SELECT * FROM {rejects}") if lake.exists("rejects") else [])
+
+
 @pytest.mark.one_of(2)
 @pytest.mark.parametrize("cut", ["none", "after", "both"])
 @pytest.mark.parametrize("created", [True, False])
