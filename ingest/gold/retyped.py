@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ingest.change import Op
+from ingest.departures import NO_TRANSACTION
 from ingest.fold import SchemaStep, former
 from ingest.gold import past_keys
 from ingest.gold.arrow_files import apart
@@ -116,7 +117,7 @@ def _standing(
     would refuse the step, or round a value, has had values corrected and rows deleted before.
 
     None where single changes do not tell: of a table without a key or whose key has changed, of a statement that came twice, of
-    updates that do not show the whole row.
+    updates that do not show the whole row, of a key that a row leaves after another one has come to it.
     """
     if not keys or any({*era.keys} != {*keys} for era in lane.eras) or step.since:
         return None
@@ -127,14 +128,22 @@ def _standing(
     key, left = duck.cells(spellings), duck.cells(spellings, "before", "after")
     cells = ", ".join(duck.member("after", name) for name in former(step.column, _naming(steps.ever)))
     before = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last} AND order_key < {duck.text(str(step.order))}"
+    # which of two rows leaves a key where they have met is for the fold to say (`ingest.departures`)
     rows = lake.ask(
         f"""WITH rows AS (SELECT order_key, op, [{key}] AS k, [{left}] AS was, coalesce({cells}) AS cell, types,
+            CASE WHEN "transaction" NOT IN {NO_TRANSACTION} THEN "transaction" END AS tx,
             (op = 'update' AND coalesce(partial, false)) OR list_aggregate(k, 'count') < {len(spellings)} AS untold
             FROM {{changes.change}} WHERE {before} AND order_key > {duck.text(emptied)} AND op <> 'truncate' AND order_key > coalesce(
                 (SELECT max(order_key) FROM {{changes.change}} WHERE {before} AND op = 'truncate'), '')),
-        events AS (SELECT order_key, k, struct_pack(cell := cell, types := types, gone := op = 'delete') AS last, untold FROM rows
-            UNION ALL SELECT order_key, was, struct_pack(cell := NULL, types := NULL, gone := true), untold FROM rows WHERE op = 'update' AND was <> k),
-        keys AS (SELECT arg_max(last, order_key) AS last, bool_or(untold) AS untold FROM events GROUP BY k)
+        events AS (SELECT order_key, tx, k, op = 'insert' OR (op = 'update' AND was <> k) AS arrives,
+                struct_pack(cell := cell, types := types, gone := op = 'delete') AS last, untold FROM rows
+            UNION ALL SELECT order_key, tx, was, false, struct_pack(cell := NULL, types := NULL, gone := true), untold
+                FROM rows WHERE op = 'update' AND was <> k),
+        placed AS (SELECT *, lag(last) OVER in_order AS former, CASE WHEN tx IS NULL THEN lead(last.gone) OVER in_order
+                ELSE max(order_key) FILTER (last.gone) OVER (PARTITION BY k, tx) > order_key END AS is_left
+            FROM events WINDOW in_order AS (PARTITION BY k ORDER BY order_key)),
+        keys AS (SELECT arg_max(last, order_key) AS last,
+            bool_or(untold OR (arrives AND is_left AND NOT former.gone AND former IS DISTINCT FROM last)) AS untold FROM placed GROUP BY k)
         SELECT DISTINCT last.cell AS cell, last.types AS types, untold FROM keys WHERE untold OR NOT last.gone"""
     )
     return None if any(row["untold"] for row in rows) else [(row["cell"], row["types"]) for row in rows]

@@ -115,6 +115,36 @@ def test_values_that_were_gone_before_the_type_changed_ask_nothing(tmp_path: Pat
     assert open_cases == {tables[row["table"]] for row in rejects}
 
 
+def moved(was: str, key: str, cell: str) -> dict[str, Any]:
+    """A message of a row that gets another key and keeps its cell."""
+    return {"type": "UPDATE", "data": [{"id": key, "n": cell}], "old": [{"id": was}]}
+
+
+MET: dict[str, tuple[list[dict[str, Any]], str, bool]] = {  # by what rows with 1.5 and 4 did under the keys 1 and 2: the messages of one transaction, its name, and whether 1.5 may be there still
+    "each to the next key": ([moved("1", "2", "1.5"), moved("2", "3", "4")], "g:2", True),
+    "each to the next key, without a transaction": ([moved("1", "2", "1.5"), moved("2", "3", "4")], "", True),
+    "exchanged": ([moved("1", "2", "1.5"), moved("2", "1", "4")], "g:2", True),
+    "to a free key and on": ([moved("1", "5", "1.5"), moved("5", "6", "1.5"), {"type": "DELETE", "data": [{"id": "6", "n": "1.5"}]}], "g:2", False),
+    "new and deleted": ([{"type": "INSERT", "data": [{"id": "5", "n": "2.5"}]}, {"type": "DELETE", "data": [{"id": "5", "n": "2.5"}]}, {"type": "DELETE", "data": [{"id": "1", "n": "1.5"}]}], "g:2", False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MET)
+def test_a_value_is_not_gone_where_another_row_leaves_its_key(tmp_path: Path, name: str) -> None:
+    """The row that had the key left it last, and the one that had come to it counted as gone, with its value."""
+    messages, transaction, is_asked = MET[name]
+    depot = Depot(unstarted(2), tmp_path, Warm(), TableRule("yard.*"))
+    texts = {"isDdl": False, "mysqlType": {"id": "int", "n": "varchar(9)"}, "pkNames": ["id"], "sql": ""}
+    for key, cell in (("1", "1.5"), ("2", "4")):
+        depot.say(**texts, type="INSERT", data=[{"id": key, "n": cell}], gtid="g:1")
+    for message in messages:
+        depot.say(**texts | message, gtid=transaction)
+    depot.ddl("ALTER TABLE depot MODIFY n INT")
+    assert ("done", "") == depot.run(checked=True)
+    failed = depot.lake().ask("SELECT \"check\" FROM {checks} WHERE state = 'fail'")
+    assert is_asked == ("unknown_values" in {row["check"] for row in failed})
+
+
 @pytest.mark.parametrize("stays", [False, True])
 def test_a_zero_that_was_gone_before_keys_were_numbered(tmp_path: Path, stays: bool) -> None:
     """AUTO_INCREMENT gives a row with 0 a new number: a row that was deleted asked for the whole table."""
