@@ -21,6 +21,7 @@ from ingest.fold import SchemaStep, former
 from ingest.lake import duck, lanes
 from ingest.lake.announced import required
 from ingest.lake.decisions import DISMISS
+from ingest.lake.kept_texts import stays_text
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement, approved_ahead, by_lane
 from ingest.lake.mirrors import rule_for
@@ -57,7 +58,7 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Sequence[Sta
                 and (not statement.decided or (subject.path, statement.id) in ahead)
             ]
             made = cache(partial(images_before.steps_of, subject, lane))
-            left = _gaps(undecided, lane, subject, retyped, made)
+            left = _gaps(lake, undecided, lane, subject, retyped, made)
             gaps = [gap for gap in left if not _has_dropped(statements, lane, gap)]
             metrics += _of_gaps(lake, subject, lane, gaps, made)
             if lacking := never_null.get(lane.id):
@@ -88,13 +89,14 @@ def _open_columns(lake: Lake, condition: str) -> _Columns:
 
 
 def _gaps(
+    lake: Lake,
     statements: Iterable[Statement],
     lane: CheckedLane,
     subject: CheckedMirror,
     retyped: _Retyped,
     steps: _Made,
 ) -> Iterator[LeftUnknown]:
-    columns = {*subject.decided.by_name}
+    columns, changes = {*subject.decided.by_name}, f"{lane.where} AND batch <= {subject.applied}"
     for statement in statements:
         if statement.batch > subject.applied:
             continue
@@ -109,10 +111,11 @@ def _gaps(
             left = [effect.column for effect in of_table if leaves_values(effect, lane.table)]
         if open_columns := retyped():
             converted = [effect.column for effect in of_table if effect.action == "modify_column"]
+            made = [step for step in steps() if str(step.order) == statement.order and step.retypes]
             # a column of a new key, of a changed type or in another character set is in no effect
-            converted += [
-                step.column for step in steps() if str(step.order) == statement.order and step.retypes
-            ]
+            converted += [step.column for step in made]
+            stays = {step.column for step in made if stays_text(lake, changes, steps(), step)}
+            converted = [name for name in converted if name not in stays]
             left += [name for name in converted if (lane.source, subject.table, name) in open_columns]
         yield from (LeftUnknown(statement, name) for name in dict.fromkeys(left))
 

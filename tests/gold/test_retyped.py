@@ -398,6 +398,29 @@ def test_rows_say_what_json_was_until_their_column_changes_again(tmp_path: Path,
     assert is_asked == bool(lake.ask("SELECT * FROM {rejects}") if lake.exists("rejects") else [])
 
 
+@pytest.mark.parametrize(
+    ("sent", "again"), [("longtext", ""), ("json", ""), ("longtext", "MODIFY n LONGTEXT")]
+)
+def test_a_text_that_became_json_is_asked_about_until_rows_show_a_text(
+    tmp_path: Path, sent: str, again: str
+) -> None:
+    """The rows of a later batch say so as well, and the check stayed failed."""
+    depot = Depot(unstarted(2), tmp_path, Warm(), TableRule("yard.*"))
+    row: dict[str, Any] = {"isDdl": False, "type": "INSERT", "pkNames": ["id"], "sql": ""}
+    depot.ddl("CREATE TABLE depot (id INT PRIMARY KEY, n TEXT)")
+    depot.say(**row, data=[{"id": "1", "n": '{"b" : 1,  "a":[1.50] }'}], mysqlType={"id": "int", "n": "text"})
+    depot.ddl("ALTER TABLE depot MODIFY n JSON")
+    assert ("done", "") == depot.run(checked=True)
+    newest = "SELECT state FROM {checks} WHERE \"check\" = 'unknown_values' ORDER BY batch DESC LIMIT 1"
+    assert [{"state": "fail"}] == depot.lake().ask(newest)
+    if again:
+        depot.ddl(f"ALTER TABLE depot {again}")
+    depot.say(**row, data=[{"id": "2", "n": "7"}], mysqlType={"id": "int", "n": sent})
+    assert ("done", "") == depot.run(checked=True)
+    is_known = sent == "longtext" and not again
+    assert [{"state": "pass" if is_known else "fail"}] == depot.lake().ask(newest)
+
+
 @pytest.mark.one_of(2)
 @pytest.mark.parametrize("cut", ["none", "after", "both"])
 @pytest.mark.parametrize("created", [True, False])
