@@ -55,7 +55,7 @@ def _number(text: str, logical: str, sizes: list[str]) -> str:
     if len(sizes) == 2 and int(sizes[1]) < 0:
         return rounded_number(text, int(sizes[1]))
     number = fitted(text, logical)
-    return format(Decimal(number), "f") if logical == "decimal" else number
+    return format(Decimal(number), "f") if types.family(logical) == "decimal" else number
 
 
 def filled(text: str, size: int) -> str:

@@ -101,6 +101,8 @@ OTHERS = [
     ("oracle", "NUMBER(5) DEFAULT -1 NOT NULL", "-1"),
     ("oracle", "NUMBER DEFAULT 1e2", "100"),  # as rows have it; a mirror may keep texts
     ("oracle", "NUMBER DEFAULT -.5", "-0.5"),
+    ("oracle", "NUMBER(10,2) DEFAULT 1e2", "100"),
+    ("oracle", "NUMBER(10,2) DEFAULT 15E-1", "1.5"),
     ("postgres", "timestamptz DEFAULT '2024-01-01 00:00:00+00'", "2024-01-01T00:00:00Z"),
     ("postgres", "date DEFAULT '2024-01-01'::date", "2024-01-01"),
     ("postgres", "jsonb DEFAULT '{}'::jsonb", "{}"),
