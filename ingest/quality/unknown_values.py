@@ -110,14 +110,21 @@ def _gaps(
                 continue
             left = [effect.column for effect in of_table if leaves_values(effect, lane.table)]
         if open_columns := retyped():
-            converted = [effect.column for effect in of_table if effect.action == "modify_column"]
-            made = [step for step in steps() if str(step.order) == statement.order and step.retypes]
-            # a column of a new key, of a changed type or in another character set is in no effect
-            converted += [step.column for step in made]
-            stays = {step.column for step in made if stays_text(lake, changes, steps(), step)}
-            converted = [name for name in converted if name not in stays]
+            converted = _converted(lake, changes, statement, of_table, steps())
             left += [name for name in converted if (lane.source, subject.table, name) in open_columns]
         yield from (LeftUnknown(statement, name) for name in dict.fromkeys(left))
+
+
+def _converted(
+    lake: Lake, changes: str, statement: Statement, of_table: Iterable[Effect], steps: Sequence[SchemaStep]
+) -> list[str | None]:
+    """The columns whose values a statement may have converted; ``changes`` is the condition in SQL for those of its table."""
+    made = [step for step in steps if str(step.order) == statement.order and step.retypes]
+    stays = {step.column for step in made if stays_text(lake, changes, steps, step)}
+    names = [effect.column for effect in of_table if effect.action == "modify_column"]
+    # a column of a new key, of a changed type or in another character set is in no effect
+    names += [step.column for step in made]
+    return [name for name in names if name not in stays]
 
 
 def _has_dropped(statements: Iterable[Statement], lane: CheckedLane, gap: LeftUnknown) -> bool:
