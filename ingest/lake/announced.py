@@ -21,11 +21,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from operator import attrgetter
+from typing import Self
 
 from ingest.change import LaneId, TableId
 from ingest.ddl.alter import one_by_one
@@ -63,6 +64,17 @@ class _SentColumn:
         first = min([*having[:1], *([says.low] if says else [])], default="")
         if first and (not self.having or first < self.having):
             self.having, self.batch, self.type = first, line.batch, line.columns[name]
+
+    @classmethod
+    def first(cls, line: Line, name: str, place: str) -> Self:
+        """A column that rows have from a place on; what only later schemas say of it is not known of the rows before."""
+        says = line.announced.get(name)
+        return cls(
+            having=place,
+            batch=line.batch,
+            type=line.columns.get(name, "unknown"),
+            says=says if says and says.low == place else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +154,7 @@ class _Rearrangement:
     old: ColumnOrder
     new: ColumnOrder
     became: Rearranged
+    made_again: Mapping[str, _SentColumn]  # by name; those before have been dropped, or have other names
     batch: int
     known: frozenset[str]  # all columns that there have been
 
@@ -149,6 +162,7 @@ class _Rearrangement:
     def text(self) -> str:
         """In words, as there is no statement."""
         said = [f"{was} is {name} now" for was, name in self.became.renamed.items()]
+        said += [f"{name} is another column than before" for name in self.made_again]
         if self.became.unknown:
             said.append(f"nothing says what older rows have in {', '.join(self.became.unknown)}")
         return f"rows came with other columns, by no statement: {'; '.join(said)}"
@@ -163,6 +177,15 @@ class _Rearrangement:
                 yield Effect("modify_column", table, name, note=MOVED)
             else:
                 yield Effect("add_column", table, name, note=UNANNOUNCED)
+        for name, column in self.made_again.items():
+            yield Effect("drop_column", table, name)
+            yield _addition(table, name, column)
+
+
+def _added(old: ColumnOrder, new: ColumnOrder, renamed: Collection[str]) -> list[str]:
+    """The columns at the end that were not there before, also by another name."""
+    before = {*old.columns, *renamed}
+    return [*reversed([*takewhile(lambda name: name not in before, reversed(new.columns))])]
 
 
 @dataclass(slots=True)
@@ -197,30 +220,35 @@ class _SentRows:
         """What became of columns, from each order of them to the next one.
 
         None where rows of both came by turns, or arrival alone orders them: nothing says which is the later one. A column that
-        comes back is another one than before; rows that lack one which must not be NULL are named anyway (`required`).
+        comes back at the end is another one than before, and a new one like any other; PostgreSQL puts none in front of others, so
+        that rows may have lacked it there by the connector's settings.
         """
         seen: set[str] = set()
-        dropped: set[str] = set()
-        sent = sorted(
-            ((each, line.batch) for line in self.lines for each in line.layouts if not is_weak(each.low)),
-            key=lambda each: each[0].low,
-        )
-        for (old, _), (new, batch) in pairwise(sent):
+        gone: set[str] = set()  # names that columns have had
+        for (old, _), (new, line) in pairwise(self._orders()):
             seen.update(old.columns)
             if old.columns == new.columns or old.high >= new.low:
                 continue
             renamed, unknown = rearranged(old.columns, new.columns, new.unchanged)
-            is_back = (dropped & {*new.columns}) - {*renamed.values(), *unknown}
-            # a column with another name has not gone
-            dropped = (dropped | ({*old.columns} - {*renamed})) - {*new.columns}
-            unknown += [name for name in new.columns if name in is_back and self._may_be_null(name)]
+            is_back = (gone & {*new.columns}) - {*renamed.values(), *unknown}
+            gone = (gone | {*old.columns}) - {*new.columns}
+            made_again = [name for name in _added(old, new, renamed.values()) if name in is_back - self.keys]
+            is_shown_again = is_back.difference(made_again)
+            unknown += [name for name in new.columns if name in is_shown_again and self._may_be_null(name)]
             # another key column may be one that was filled with the same values
             if {*old.columns} != {*new.columns}:
                 unknown = [name for name in unknown if name not in self.keys]
             if len(new.columns) < len(old.columns):  # another key may as well be that of another table
                 renamed = {was: name for was, name in renamed.items() if was not in self.keys}
-            if renamed or unknown:
-                yield _Rearrangement(old, new, Rearranged(renamed, unknown), batch, frozenset(seen))
+            if renamed or unknown or made_again:
+                came = {name: _SentColumn.first(line, name, new.low) for name in made_again}
+                became = Rearranged(renamed, unknown)
+                yield _Rearrangement(old, new, became, came, line.batch, frozenset(seen))
+
+    def _orders(self) -> list[tuple[ColumnOrder, Line]]:
+        """The orders of columns by their first places in history, each with the line that has it."""
+        placed = [(each, line) for line in self.lines for each in line.layouts if not is_weak(each.low)]
+        return sorted(placed, key=lambda each: each[0].low)
 
     def _may_be_null(self, name: str) -> bool:
         return any(line.announced[name].nullable for line in self.lines if name in line.announced)
@@ -290,9 +318,17 @@ def _is_null(column: _SentColumn) -> bool:
 
 def _statement(lane: LaneId, name: str, column: _SentColumn, said: Decided) -> Statement:
     source, table = lane
+    mark = [column.batch, source, *table, name]
+    text = f"rows came with the new column {name}, which no statement has added"
+    effects = (_addition(table, name, column),)
+    return _announced_by(lane, mark, column.batch, column.having, text, "safe", effects, said)
+
+
+def _addition(table: TableId, name: str, column: _SentColumn) -> Effect:
+    """What a statement would have done that added a column."""
     says = column.says
     has_default = says is not None and says.known
-    effect = Effect(
+    return Effect(
         "add_column",
         table,
         name,
@@ -302,9 +338,6 @@ def _statement(lane: LaneId, name: str, column: _SentColumn, said: Decided) -> S
         has_default=has_default,
         note=None if has_default else UNANNOUNCED,
     )
-    mark = [column.batch, source, *table, name]
-    text = f"rows came with the new column {name}, which no statement has added"
-    return _announced_by(lane, mark, column.batch, column.having, text, "safe", (effect,), said)
 
 
 def _rearrangement(lane: LaneId, change: _Rearrangement, said: Decided) -> Statement:

@@ -842,17 +842,80 @@ def test_columns_that_come_and_go_are_not_renamed(tmp_path: Path, now: tuple[Des
     assert [] == feed.unknown()
 
 
+@pytest.mark.parametrize("policy", ["lenient", "evolve"])
 @pytest.mark.parametrize("default", [6, None])
-def test_a_column_that_comes_back_is_another_one(tmp_path: Path, default: int | None) -> None:
-    """Rows kept the values of the one that was dropped, or NULL, although the new one has a default."""
+def test_a_column_that_comes_back_is_another_one(tmp_path: Path, default: int | None, policy: Any) -> None:
+    """Rows kept the values of the one that was dropped, although the new one has its default there."""
     c, again = ("c", "int32", True, 5), ("c", "int32", True, default)
-    feed = Feed(tmp_path).row((ID, V), id=1, v="a").row((ID, V), id=2, v="b").run(*ALL)
+    feed = Feed(tmp_path, rule=TableRule("*", keys=("id",), on_schema_change=policy))
+    feed.row((ID, V), id=1, v="a").row((ID, V), id=2, v="b").run(*ALL)
     feed.row((ID, V, c), "u", id=1, v="a", c=5).run(*ALL)
+    feed.row((ID, V), "u", id=1, v="b").run(*ALL)
+    feed.row((ID, V, again, N), "u", id=1, v="c", c=7, n=1).run(*ALL)
+    assert ([7, default], []) == (feed.column("c"), said(feed))
+    feed.row((ID, V, again, N), "u", id=2, v="c", c=8, n=1).run(*ALL)
+    assert ([7, 8], []) == (feed.column("c"), said(feed))
+
+
+@pytest.mark.parametrize("again", [("c", "int32", False), ("c", "int32", True, 0, "io.debezium.time.Date")])
+def test_a_column_that_comes_back_with_values_that_nothing_tells(tmp_path: Path, again: Described) -> None:
+    """The former column's values hid that the new one must not be NULL: only rows with NULL were complained of."""
+    c = ("c", "int32", True)
+    feed = Feed(tmp_path).row((ID, V, c), id=1, v="a", c=5).row((ID, V, c), id=2, v="b", c=5).run(*ALL)
     feed.row((ID, V), "u", id=1, v="b").run(*ALL)
     feed.row((ID, V, again), "u", id=1, v="c", c=7).run(*ALL)
     assert [("c", 1.0)] == feed.unknown()
     feed.row((ID, V, again), "u", id=2, v="c", c=7).run(*ALL)
     assert [] == feed.unknown()
+
+
+def test_a_default_that_changes_after_a_column_came_back(tmp_path: Path) -> None:
+    """Rows from before the column have what its first default was."""
+    c, later = ("c", "int32", True, 5), ("c", "int32", True, 8)
+    feed = Feed(tmp_path).row((ID, V, c), id=1, v="a", c=1).run(*ALL)
+    feed.row((ID, V), id=2, v="b").run(*ALL)
+    feed.row((ID, V, c), id=3, v="c", c=7).row((ID, V, later), id=4, v="c", c=9).run(*ALL)
+    assert [5, 5, 7, 9] == feed.column("c")
+
+
+def test_a_column_that_is_dropped_and_comes_back_in_one_batch(tmp_path: Path) -> None:
+    """The books have the default of the batch's first row with the name, which is that of the dropped column."""
+    c, again = ("c", "int32", True, 5), ("c", "int32", True, 6)
+    feed = Feed(tmp_path).row((ID, c, V), id=1, c=1, v="a").row((ID, V), id=2, v="b")
+    feed.row((ID, V, again), id=3, v="c", c=7).run(*ALL)
+    assert ([None, None, 7], [("c", 2.0)]) == (feed.column("c"), feed.unknown())
+
+
+def test_a_column_that_comes_back_in_front_of_others(tmp_path: Path) -> None:
+    """PostgreSQL puts no new column there: the connector left it out meanwhile, and older rows kept what they had."""
+    c = ("c", "int32", True)
+    feed = Feed(tmp_path).row((ID, c, V), id=1, c=5, v="a").row((ID, c, V), id=2, c=6, v="b").run(*ALL)
+    feed.row((ID, V), "u", id=1, v="b").run(*ALL)
+    feed.row((ID, c, V), id=3, c=7, v="c").run(*ALL)
+    assert ([None, 6, 7], [("c", 2.0)]) == (feed.column("c"), feed.unknown())
+
+
+def test_a_new_column_without_a_value_in_older_rows_after_others_of_its_name(tmp_path: Path) -> None:
+    """Rows that rightly had NULL were counted."""
+    c = ("c", "int32", True)
+    feed = Feed(tmp_path).row((ID, V), id=1, v="a").row((ID, V), id=2, v="b").run(*ALL)
+    feed.row((ID, V, c), id=3, v="b", c=5).run(*ALL)
+    feed.row((ID, V), id=4, v="b").run(*ALL)
+    feed.row((ID, V, c), id=5, v="c", c=7).run(*ALL)
+    assert ([None, None, None, None, 7], []) == (feed.column("c"), said(feed))
+
+
+@pytest.mark.parametrize("default", [6, None])
+@pytest.mark.parametrize("policy", ["lenient", "evolve"])
+def test_a_new_column_by_the_former_name_of_another(tmp_path: Path, policy: Any, default: int | None) -> None:
+    """Rows kept the renamed column's values under its former name, or were asked about, as if it had been dropped."""
+    c, c2, new = ("c", "int32", True), ("c2", "int32", True), ("c", "int32", True, default)
+    feed = Feed(tmp_path, rule=TableRule("*", keys=("id",), on_schema_change=policy))
+    feed.row((ID, c, V), id=1, c=5, v="a").row((ID, c, V), id=2, c=6, v="b").run(*ALL)
+    feed.row((ID, c2, V), "u", id=1, c2=5, v="b").run(*ALL)
+    feed.row((ID, c2, V, new), id=3, c2=1, v="c", c=7).run(*ALL)
+    assert [[5, 6, 1], [default, default, 7]] == [feed.column(name) for name in ("c2", "c")]
+    assert [] == said(feed)
 
 
 def test_key_columns_that_exchange_their_names(tmp_path: Path) -> None:
