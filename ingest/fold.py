@@ -156,6 +156,26 @@ def former(name: str, steps: Iterable[SchemaStep]) -> list[str]:
     return names
 
 
+def names_by_place(name: str, steps: Iterable[SchemaStep]) -> list[tuple[Order | None, list[str]]]:
+    """The names under which a column's values were sent, the oldest first: until the place of a step, and the last ones since.
+
+    There are none where the name was that of another column. Of several names the first one that a row has counts, as in the
+    fold. The steps are in order; places are as they have them.
+    """
+    names, until = [name], dict[Order | None, list[str]]()
+    until[None] = names
+    for step in reversed(list(steps)):
+        before = names
+        if step.action == "rename_column" and step.to in names:
+            behind = names.index(step.to) + 1
+            before = [*dict.fromkeys((*names[:behind], step.column, *names[behind:]))]
+        elif step.action == "drop_column" and step.column in names and step.since is None:
+            before = [each for each in names if each != step.column]
+        if before != names:
+            names = until[step.order] = before
+    return [*reversed(until.items())]
+
+
 class Step(NamedTuple):
     """What one event did to one key: for ``explain``.
 

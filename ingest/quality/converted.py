@@ -15,11 +15,11 @@ from ingest import types
 from ingest.change import LaneId, TableId
 from ingest.ddl import Effect
 from ingest.errors import agreeing, counted
-from ingest.fold import former
 from ingest.lake import duck
 from ingest.lake.json_cells import object_in
 from ingest.lake.logged_statements import Statement, by_lane
 from ingest.lake.tables import Tables
+from ingest.quality import renamed_cells
 from ingest.quality.catalogue import CONVERTED_CELLS, FAILING_KEYS, Metric, key_json
 from ingest.quality.live_rows import live_rows
 from ingest.quality.subjects import CheckedLane, CheckedMirror, of_some
@@ -165,12 +165,11 @@ def _is_binary(logical: str) -> bool:
 
 def _of_column(lake: Tables, subject: CheckedMirror, lane: CheckedLane, change: _Retyped) -> Iterator[Metric]:
     keys, steps = subject.decided.keys, [step for step, _batch in subject.steps(lane)]
-    names, columns = [former(key, steps) for key in keys], [former(change.column, steps)]
-    has = " OR ".join(duck.has_member("after", name) for name in columns[0])
-    changes = f"""SELECT op, order_key AS place, [{duck.cells(names)}] AS k, [{duck.cells(names, "before", "after")}] AS left_key,
-        {duck.cells(columns, "after", "after")} AS cell, {duck.cells(columns, "types", "types")} AS logical
+    k, left_key = renamed_cells.key(keys, steps), renamed_cells.key(keys, steps, "before", "after")
+    cell, logical = (renamed_cells.cell(change.column, steps, image) for image in ("after", "types"))
+    changes = f"""SELECT op, order_key AS place, {k} AS k, {left_key} AS left_key, {cell} AS cell, {logical} AS logical
         FROM {{changes.change}} WHERE {lane.where} AND batch <= {subject.applied}
-        AND (op IN ('delete', 'truncate') OR {has})"""
+        AND (op IN ('delete', 'truncate') OR {renamed_cells.has_cell(change.column, steps, "after")})"""
     rows = lake.ask(
         f"""WITH {live_rows(changes, "cell", "logical")}
         SELECT k, cell, logical FROM live WHERE place < {duck.text(change.order)} AND cell IS NOT NULL ORDER BY k"""

@@ -16,9 +16,10 @@ from collections.abc import Iterable, Iterator
 
 from ingest.change import UNSURE_NULLS
 from ingest.errors import agreeing, counted
-from ingest.fold import former
+from ingest.fold import SchemaStep
 from ingest.lake import duck, lanes
 from ingest.lake.lake import Lake
+from ingest.quality import renamed_cells
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.ordered_lane import OrderedLane, ordered_lanes
 from ingest.quality.subjects import CheckedMirror
@@ -115,13 +116,13 @@ def _may_be_large(ordered: OrderedLane, notes: Iterable[str]) -> bool:
 def _emptied(ordered: OrderedLane, name: str, notes: Iterable[str]) -> int:
     """The number of new rows with such a note whose newest earlier image had a large value in a column."""
     large_cell = "cell IS NOT NULL" if _is_masked(ordered) else f"length(cell) >= {_LARGE}"
-    names = _names(ordered, name)
-    has = " OR ".join(duck.has_member("after", name) for name in names)
+    steps = _steps(ordered)
+    cell, has = renamed_cells.cell(name, steps, "after"), renamed_cells.has_cell(name, steps, "after")
     [row] = ordered.lake.ask(
         f"""WITH {_unsure(ordered, notes)},
-        earlier AS (SELECT order_key, {_own_key(ordered)} AS own_key, {duck.cells([names], "after", "after")} AS cell,
+        earlier AS (SELECT order_key, {_own_key(ordered)} AS own_key, {cell} AS cell,
             {_large_row(ordered)} AS is_large FROM {{changes.change}} WHERE {ordered.where} AND {_ROWS}
-            AND (note IS NULL OR note NOT IN ({_listed(notes)})) AND ({has})),
+            AND (note IS NULL OR note NOT IN ({_listed(notes)})) AND {has}),
         had AS (SELECT arg_max_null(e.cell, e.order_key) AS cell, arg_max(e.is_large, e.order_key) AS is_large
             FROM unsure AS u JOIN earlier AS e ON e.own_key = u.own_key AND e.order_key < u.order_key GROUP BY u.order_key)
         SELECT count(*) AS n FROM had WHERE {large_cell} AND is_large"""
@@ -139,12 +140,11 @@ def _unsure(ordered: OrderedLane, notes: Iterable[str]) -> str:
 
 
 def _own_key(ordered: OrderedLane, first: str = "after", second: str = "before") -> str:
-    return f"[{duck.cells((_names(ordered, key) for key in ordered.subject.decided.keys), first, second)}]"
+    return renamed_cells.key(ordered.subject.decided.keys, _steps(ordered), first, second)
 
 
-def _names(ordered: OrderedLane, column: str) -> list[str]:
-    """A column's name with those that it had."""
-    return former(column, [step for step, _batch in ordered.subject.steps(ordered.lane)])
+def _steps(ordered: OrderedLane) -> list[SchemaStep]:
+    return [step for step, _batch in ordered.subject.steps(ordered.lane)]
 
 
 def _large_row(ordered: OrderedLane) -> str:

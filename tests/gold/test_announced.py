@@ -960,6 +960,21 @@ def test_a_type_that_changed_with_or_after_the_name(tmp_path: Path, batches: int
     assert not any("the source has converted them" in each for each in said(feed))
 
 
+@pytest.mark.parametrize(
+    ("v", "w", "kind", "is_converted"), [("abc", 1, "int64", False), ("5", "x", "string", True)]
+)
+def test_a_type_that_changed_as_a_column_took_over_the_name_of_another(
+    tmp_path: Path, v: str, w: int | str, kind: str, is_converted: bool
+) -> None:
+    """In older rows the name is that of the other column, whose texts were taken for the values that were converted."""
+    before, now, old = ("w", kind, True), ("v", "int32", True), ("v_old", "string", True)
+    feed = Feed(tmp_path).row((ID, V, before, N), id=1, v=v, w=w, n=1)
+    feed.row((ID, V, before, N), id=2, v="x", w=w, n=1).run(*ALL)
+    feed.row((ID, old, now, N), "u", id=2, v_old="x", v=2, n=2).run(*ALL)
+    complaints = [each for each in said(feed) if "the source has converted them" in each]
+    assert ['such as {"id":"1"}' in each for each in complaints] == [True] * is_converted
+
+
 def test_a_wider_type_with_another_name(tmp_path: Path) -> None:
     """Every value of the old type is one of the new type."""
     feed = Feed(tmp_path).row((ID, ("v", "int32", True), N), id=1, v=5, n=1).run(*ALL)

@@ -179,6 +179,31 @@ def test_a_large_value_under_a_former_name(tmp_path: Path) -> None:
     assert "came with NULL in amount" in complaint
 
 
+class TakenOver(Photos):
+    """A table with a second array, which from the second message on has the first one's name, while that is called `old`."""
+
+    def message(self, op: str, row: dict[str, Any]) -> dict[str, Any]:
+        """A row change with its schema."""
+        message = super().message(op, row)
+        [image] = message["schema"]["fields"]
+        key, prices, note = image["fields"]
+        names = ("old", "price") if self.number > 1 else ("price", "cost")
+        arrays = [{**prices, "field": name} for name in names]
+        image["fields"] = [key | {"optional": False}, *arrays, note | {"optional": True}]
+        return message
+
+
+@pytest.mark.parametrize(("price", "cost", "is_large"), [(PRICES, [1.5], False), ([1.5], PRICES, True)])
+def test_a_large_value_of_a_column_that_takes_over_the_name_of_another(
+    tmp_path: Path, price: object, cost: object, is_large: bool
+) -> None:
+    """The value before was that of the other column, under whose name it was sent: it hid the doubt, or made one."""
+    mine = TakenOver(tmp_path, ARRAYS, dialect="debezium", stages=STAGES)
+    assert [] == mine.load("insert", id=1, price=price, cost=cost, note="a" * 3000)
+    said = mine.load("update", id=1, old=price, price=None, note="b")
+    assert ["came with NULL in price" in each for each in said] == [True] * is_large
+
+
 class Emptied(Photos):
     """The same by REPLICA IDENTITY FULL: an array that is empty, not large."""
 
