@@ -312,9 +312,13 @@ class Chain:
 
 
 def lacks_key(change: Change, keys: Sequence[str]) -> bool:
-    """True of a delete whose row is named by other columns than the key, which has the values that mean an unknown one."""
-    cells = {name: text for name, text in change.old_cells.items() if (text or "").strip("0.")}
-    return change.op is Op.DELETE and bool(cells) and cells.keys().isdisjoint(keys)
+    """True of a delete whose row is named by some other columns than the key, which has the values that mean an unknown one.
+
+    An image with all other columns is that of a row whose key is zero, by REPLICA IDENTITY FULL.
+    """
+    others = change.old_cells.keys() - {*keys}
+    said = {name for name, text in change.old_cells.items() if (text or "").strip("0.")}
+    return change.op is Op.DELETE and bool(said) and said < others
 
 
 def _moves_in_time(now: str | None, then: str | None) -> bool:

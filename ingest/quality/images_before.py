@@ -47,7 +47,7 @@ from ingest.images_before import (
     in_words,
     lacks_key,
 )
-from ingest.lake import barriers
+from ingest.lake import barriers, duck
 from ingest.lake.datafiles import listed
 from ingest.lake.delta import Snapshot, snapshot
 from ingest.lake.json_cells import list_in
@@ -338,7 +338,7 @@ def compare_firsts(screened: Screened, lane: ProvenLane, since: int, made: Names
     """Compare the first changes of some keys with the rows that the mirror had before the new batches."""
     if not screened.firsts:
         return
-    mirror, screened.other = lane.mirror, _by_other_columns(screened, lane)
+    mirror, screened.other = lane.mirror, _by_other_columns(screened, lane, since)
     if since <= 0 or not lane.lane.folded_high:
         screened.unsent = set(screened.hashes)
         return
@@ -363,14 +363,27 @@ def compare_firsts(screened: Screened, lane: ProvenLane, since: int, made: Names
     screened.unsent = screened.missing = {first.hash for first in asked.values()}
 
 
-def _by_other_columns(screened: Screened, lane: ProvenLane) -> set[int]:
+def _by_other_columns(screened: Screened, lane: ProvenLane, since: int) -> set[int]:
     """The hashes of keys whose first change is a delete that names its row by other columns."""
     keys, shard = lane.mirror.keys, lane.shard
-    return {
+    hashes = {
         hashed
         for hashed, row in zip(screened.hashes, screened.firsts, strict=True)
         if hashed in screened.alone and lacks_key(change_of(row, shard), keys)
     }
+    return set() if hashes and _shows_keys(lane, since) else hashes
+
+
+def _shows_keys(lane: ProvenLane, since: int) -> bool:
+    """True if images before of new changes have keys other than zero: those of another index have none."""
+    named = lane.mirror.keys_without(*dict(lane.shard))
+    shows = " OR ".join(f"trim({duck.member('before', name)}, '0.') <> ''" for name in named)
+    return bool(
+        lane.lake.ask(
+            f"""SELECT 1 AS n FROM {{changes.change}} WHERE {lane.lane.where} AND batch > {since}
+            AND op IN ('update', 'delete') AND ({shows}) LIMIT 1"""
+        )
+    )
 
 
 class _First(NamedTuple):

@@ -235,6 +235,12 @@ def test_rows_of_a_standby_whose_own_slot_feeds_the_stream(tmp_path: Path) -> No
         read_beside_writers(Partitioned(nodes.of(NewestStandby), tmp_path, by_root=True))
 
 
+def _end_prepared(connection: Any) -> None:
+    """Let a test that has failed leave no transaction: its locks would make the next test wait for ever."""
+    for (name,) in connection.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
+        connection.execute(f"ROLLBACK PREPARED '{name}'")
+
+
 def read_beside_writers(garden: Partitioned) -> None:
     """Run, read, run and compare while rows move.
 
@@ -247,6 +253,7 @@ def read_beside_writers(garden: Partitioned) -> None:
                 connection.execute(f"INSERT INTO {root} VALUES ({IDS + number}, 1, 'late', 3)")
         prepared.execute("PREPARE TRANSACTION 'moved'")
         prepared.autocommit = True
+        ends.callback(_end_prepared, prepared)
         ends.enter_context(beside(garden.write))
         time.sleep(0.3)
         garden.stream.deliver()

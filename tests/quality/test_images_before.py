@@ -809,6 +809,19 @@ def test_a_repeated_delete_of_row_zero_is_no_other_index(tmp_path: Path, identit
         assert [] == compared.proof.unsent
 
 
+@pytest.mark.parametrize("text", ["a", None])
+def test_a_delete_of_row_zero_that_came_before_the_messages_is_no_other_index(
+    tmp_path: Path, text: str | None
+) -> None:
+    """With REPLICA IDENTITY FULL its image has all columns; of a row with a NULL the images of other rows tell."""
+    shops = shop(tmp_path, "debezium", TableRule(match="*item", keys=("id",)))
+    postgres(shops, "d", {"id": 0, "code": "k0", "text": text}, None)
+    postgres(shops, "d", {"id": 7, "code": "k7", "text": "a"}, None)
+    assert "done" == shops.run()[0]
+    [compared] = shops.compared(0).values()
+    assert [] == compared.proof.unsent
+
+
 def test_whether_a_table_was_loaded_is_read_in_the_books(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
