@@ -144,9 +144,9 @@ def test_java_that_has_ended_is_named(
         "-c",
         "import time; time.sleep(60)" if ended else "import time; time.sleep(0.1); exit(3)",
     ]
-    monkeypatch.setattr(faults, "_MOMENT", PATIENCE)
     with subprocess.Popen(command) as java, monkeypatch.context() as during:
         during.setattr(SparkContext, "_gateway", SimpleNamespace(proc=java))
+        during.setattr(faults, "_MOMENT", PATIENCE)  # not of a Java that goes on
         if ended:
             assert fault(ValueError("anything else")) is None
             java.send_signal(ended)
