@@ -164,7 +164,7 @@ def _is_binary(logical: str) -> bool:
 
 
 def _of_column(lake: Tables, subject: CheckedMirror, lane: CheckedLane, change: _Retyped) -> Iterator[Metric]:
-    keys, steps = subject.decided.keys, [step for step, _batch in subject.steps(lane)]
+    keys, steps = subject.decided.keys, subject.schema_steps(lane)
     k, left_key = renamed_cells.key(keys, steps), renamed_cells.key(keys, steps, "before", "after")
     cell, logical = (renamed_cells.cell(change.column, steps, image) for image in ("after", "types"))
     changes = f"""SELECT op, order_key AS place, {k} AS k, {left_key} AS left_key, {cell} AS cell, {logical} AS logical

@@ -481,7 +481,7 @@ class ProvenLane:
     @property
     def steps(self) -> list[SchemaStep]:
         """The schema steps of the lane's statements that the mirror has folded."""
-        return steps_of(self.subject, self.lane)
+        return self.subject.schema_steps(self.lane)
 
     def made(self) -> frozenset[str]:
         """The columns to which statements gave values in rows that were there."""
@@ -638,11 +638,6 @@ def still_broken(
             if each.is_unsent == unsent
         }
     return broken_keys
-
-
-def steps_of(subject: CheckedMirror, lane: CheckedLane) -> list[SchemaStep]:
-    """The schema steps of a lane's statements that a mirror has folded."""
-    return [step for step, _batch in subject.steps(lane)]
 
 
 def _keys_of(hashes: set[int], lane: ProvenLane) -> dict[Key, tuple[str, ...]]:

@@ -144,7 +144,7 @@ def _own_key(ordered: OrderedLane, first: str = "after", second: str = "before")
 
 
 def _steps(ordered: OrderedLane) -> list[SchemaStep]:
-    return [step for step, _batch in ordered.subject.steps(ordered.lane)]
+    return ordered.subject.schema_steps(ordered.lane)
 
 
 def _large_row(ordered: OrderedLane) -> str:

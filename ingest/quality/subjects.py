@@ -123,6 +123,10 @@ class CheckedMirror:
         """What statements have done to a lane's rows that it holds, each with the statement's batch."""
         return self.steps_of(self.decided, lane.source, lane.table, self.applied)
 
+    def schema_steps(self, lane: CheckedLane) -> list[SchemaStep]:
+        """The same without the batches."""
+        return [step for step, _batch in self.steps(lane)]
+
     @property
     def name(self) -> str:
         return str(self.table)

@@ -28,7 +28,6 @@ from ingest.lake.mirrors import rule_for
 from ingest.lake.rejects import CONVERTED_SQL, open_sql
 from ingest.lake.resolve import leaves_values
 from ingest.order import is_weak, order_of
-from ingest.quality import images_before
 from ingest.quality.catalogue import UNKNOWN_VALUES, Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
@@ -57,7 +56,7 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Sequence[Sta
                 if statement.kind != "none"
                 and (not statement.decided or (subject.path, statement.id) in ahead)
             ]
-            made = cache(partial(images_before.steps_of, subject, lane))
+            made = cache(partial(subject.schema_steps, lane))
             left = _gaps(lake, undecided, lane, subject, retyped, made)
             gaps = [gap for gap in left if not _has_dropped(statements, lane, gap)]
             metrics += _of_gaps(lake, subject, lane, gaps, made)
