@@ -18,6 +18,7 @@ from ingest.change import Change, ChangeColumns
 RANK = (
     2**31 - 1
 )  # of the source, in the arrival of rows that this product has read or carried over: after all that a batch holds
+LAST_PLACE = "~"  # sorts after the key of every place
 AFTER_ITS_ROW = 2  # the half of a table event without a position, which is placed by the row before it
 
 

@@ -21,8 +21,7 @@ from ingest.gold.arrow_fold import events_of
 from ingest.gold.arrow_work import ERA_ROW, LACKING_ROW, ColumnWork, LaneWork, MirrorWork, Rows
 from ingest.gold.past_keys import Ending, LaneEvent
 from ingest.lake import stores
-
-LAST = "~"  # after every place
+from ingest.order import LAST_PLACE
 
 
 def endings(files: Sequence[str], lane: LaneWork, work: MirrorWork) -> list[Ending]:
@@ -58,7 +57,7 @@ def after(lane: LaneWork, left: Ending | None) -> LaneWork:
     if not lane.rekeyed:
         return lane
     begins = lane.eras[-1].place
-    return replace(lane, eras=(), steps=lane.own_steps, between=(begins, LAST), left=left)
+    return replace(lane, eras=(), steps=lane.own_steps, between=(begins, LAST_PLACE), left=left)
 
 
 def settled(work: MirrorWork, ending: Ending, share: int, changes: Rows) -> Written:

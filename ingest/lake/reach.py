@@ -29,6 +29,7 @@ from ingest.ddl.effect_model import (
 )
 from ingest.lake.logged_statements import Statement
 from ingest.lake.structures import Structure
+from ingest.order import LAST_PLACE
 from ingest.values.conversions import KEEP, conversion, named
 
 _OF_COLUMNS = frozenset("add_column drop_column rename_column modify_column".split())
@@ -270,10 +271,10 @@ class Reach:
     def _of_partition(self, effect: Effect) -> Iterator[Effect]:
         """What is done to a table's partition, and what that does to the partition's own mirror."""
         tables, attached = [effect.table, *self._above(effect.table)], effect.other_table
-        table = next((table for table in tables if attached and self._has_sent(table, _LAST)), None)
+        table = next((table for table in tables if attached and self._has_sent(table, LAST_PLACE)), None)
         if attached is not None and table is not None:
             yield replace(effect, table=table)
-            if attached in self.rows and self.came(table, self.statement.order, _LAST, surely=True):
+            if attached in self.rows and self.came(table, self.statement.order, LAST_PLACE, surely=True):
                 yield _unread(attached, f"its rows come under the name of {table} from there on")
             return
         relations = (each for each in self.statement.effects if each.action == "disinherit")
@@ -305,13 +306,13 @@ class Reach:
             return
         why = f"rows of its partition {partition} come under that name, and those in this mirror do not change with them"
         for table in self._above(partition):
-            if self._has_sent(table, _LAST, since=self._cleared(table)):
+            if self._has_sent(table, LAST_PLACE, since=self._cleared(table)):
                 yield _unread(table, why)
 
     def _parts(self, table: TableId) -> str:
         """The next place where a table is a partition no longer, or another one has its name."""
         places = self.parted.get(table, ())
-        return next((place for place in places if place > self.statement.order), _LAST)
+        return next((place for place in places if place > self.statement.order), LAST_PLACE)
 
     def _cleared(self, table: TableId) -> str:
         """The last place where a table loses all rows while it has its name; empty for none."""
@@ -348,8 +349,8 @@ class Reach:
                 continue
             if (name, low) in self.known and self.known[name, low] <= high:
                 return True
-            ever = not low or self.came(name, low, _LAST)  # a name in `rows` has sent some
-            if ever and (high == _LAST or self.came(name, low, high)):
+            ever = not low or self.came(name, low, LAST_PLACE)  # a name in `rows` has sent some
+            if ever and (high == LAST_PLACE or self.came(name, low, high)):
                 self.known[name, low] = high
                 return True
         return False
@@ -479,9 +480,6 @@ class Reach:
 
     def _as_made(self, name: TableId) -> TableId:
         return name if name in self.made else self._type_named(name.table, name) or name
-
-
-_LAST = "~"  # after all places
 
 
 def _unread(table: TableId, why: str) -> Effect:
