@@ -50,12 +50,9 @@ def meant(pattern: str, table: TableId) -> str:
         wanted = (first, last) if len(names) == 2 else (first, "*", last)
     if len(wanted) != len(names):
         return ""
-    pairs = zip(names, wanted, strict=True)
+    pairs = list(zip(names, wanted, strict=True))
     alike = [part if fnmatch.fnmatchcase(name, part) else name for name, part in pairs]
-    folded = all(
-        fnmatch.fnmatchcase(name.casefold(), part.casefold())
-        for name, part in zip(names, wanted, strict=True)
-    )
+    folded = all(fnmatch.fnmatchcase(name.casefold(), part.casefold()) for name, part in pairs)
     return ".".join(alike) if folded and len(names) > 1 else ""
 
 

@@ -102,7 +102,7 @@ def _of_lane(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> list[_KeyState
 
 
 def _typed(of_keys: Sequence[_KeyStates], work: MirrorWork) -> pa.Table:
-    """States as typed columns by Delta's names, those of each key after a row that stands for it."""
+    """States as typed columns by Delta's names, those of each key after a row for the key."""
     placed = [(of_key.key, state) for of_key in of_keys for state in (_THERE, *of_key.states)]
     keys, every = [key for key, _ in placed], [state for _, state in placed]
     own = {

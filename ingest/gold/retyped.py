@@ -124,9 +124,10 @@ def _standing(
     emptied = max(
         (str(other.order) for other in steps.ever if other.empties and other.order < step.order), default=""
     )
-    spellings = [former(key, _naming(steps.ever)) for key in keys]
+    naming = _naming(steps.ever)
+    spellings = [former(key, naming) for key in keys]
     key, left = duck.cells(spellings), duck.cells(spellings, "before", "after")
-    cells = ", ".join(duck.member("after", name) for name in former(step.column, _naming(steps.ever)))
+    cells = ", ".join(duck.member("after", name) for name in former(step.column, naming))
     before = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last} AND order_key < {duck.text(str(step.order))}"
     # which of two rows leaves a key where they have met is for the fold to say (`ingest.departures`)
     rows = lake.ask(

@@ -24,7 +24,7 @@ from ingest.lake import mirrors as known_mirrors
 from ingest.lake.delta import NO_TABLE
 from ingest.lake.json_cells import object_in
 from ingest.lake.mirrors import Mirror
-from ingest.lake.names import MIRRORS
+from ingest.lake.names import FEEDS, MIRRORS
 from ingest.lake.schemas import BRONZE, CPU
 from ingest.lake.tables import Row, Tables
 from ingest.quality.report_model import Facts
@@ -112,7 +112,7 @@ def _entry(lake: Tables, mirror: Mirror, run: dict[str, Any]) -> dict[str, Any]:
         extent = lake.extent(mirror.path, known_mirrors.writer(lake, mirror))
         if extent.exists:
             rows = lake.count(mirror.path) if extent.rows is None else extent.rows
-            if state_of(run) == OK and not extent.is_ours and not mirror.path.startswith(feeds.FOLDER):
+            if state_of(run) == OK and not extent.is_ours and not mirror.path.startswith(FEEDS):
                 run = _as_held(foreign_commits.newest_foreign(lake, mirror, extent.version)) or run
     except Exception as error:  # one damaged table must not hide the state of the others
         said = faults.of_mirror(error, lake, mirror.name, mirror.path)

@@ -14,7 +14,6 @@ from ingest.lake.tables import Tables
 
 STAGE = "feed"
 SUFFIX = "__changes"
-FOLDER = FEEDS
 INSERT, UPDATE, DELETE = "insert", "update", "delete"
 _DDL = """
     number BIGINT COMMENT 'its place in the feed: every later row has a greater one',
@@ -29,7 +28,7 @@ _DDL = """
 
 def path_of(mirror: Mirror) -> str:
     """The path of a mirror's feed under the lake."""
-    return FOLDER + mirror.path.removeprefix(MIRRORS)
+    return FEEDS + mirror.path.removeprefix(MIRRORS)
 
 
 def table_of(mirror: Mirror) -> Mirror:

@@ -1,4 +1,4 @@
-"""Texts that a MODIFY to JSON leaves as they are: JSON of MariaDB is a text, whereas MySQL prints each document anew.
+"""Texts that a MODIFY to JSON leaves as they are: JSON of MariaDB is a text, whereas MySQL prints each document in its own form.
 
 The statement is the same in both; the rows after it have a text's type, or JSON's.
 """
