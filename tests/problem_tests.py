@@ -54,6 +54,7 @@ ELSEWHERE = {  # tests of their own
     "pipeline_file": "tests/inspect/test_problems.py:test_a_file_that_cannot_be_looked_at_is_a_problem_for_programs",
     "ahead": "tests/inspect/test_calm.py:test_a_row_whose_clock_is_ahead_is_said_and_hides_no_lag",
     "message_rejects": "tests/inspect/test_problems.py:test_each_cause_is_listed_once",
+    "rows_left_behind": "tests/quality/test_left_behind.py:test_a_renamed_table_lacks_its_rows_until_they_are_loaded",
     "types_misread": "tests/quality/test_misread.py:test_an_approved_statement_does_not_settle_how_its_column_is_read",
     "change_rejects": "tests/test_ways_out.py:refused",
     "rows_never_sent": "tests/quality/test_images_before.py:test_what_a_late_message_brings_was_sent",

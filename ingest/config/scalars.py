@@ -35,7 +35,7 @@ CHECKS = (
     "rows readable key_unique key_not_null missing_rows rows_left_out columns_left_out columns_masked "
     "cells_cut changes_erased ghost_rows cascaded_rows converted_cells key_spellings wrong_cells images_before rows_never_sent changes_compared changes_proven insert_of_a_live_key "
     "rows_read_again rows_not_loaded rows_not_loaded_again cells_checked row_count reconcile up_to_date schema freshness "
-    "ambiguities cell_rejects bytes_misread types_misread nulls_left_out refused_changes unknown_values ddl_pending "
+    "ambiguities cell_rejects bytes_misread types_misread nulls_left_out refused_changes unknown_values rows_left_behind ddl_pending "
     "order_strength event_order unplaced_changes re_reads_ignored old_positions positions_started_again "
     "repeated_moves rows_set_back partial_rows vanished_columns mixed_topics lost_deletes incomplete_rows "
     "duplicates books_balance gaps losses missing_parts reject_rate"

@@ -10,7 +10,16 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ingest.lake.mirrors import EXCLUDED
-from ingest.quality.catalogue import CHECKS, FOLD_FAILED, HELD, LAST_RUN, RECONCILED, TYPES_MISREAD
+from ingest.quality.catalogue import (
+    CHECKS,
+    FOLD_FAILED,
+    HELD,
+    LAST_RUN,
+    RECONCILED,
+    ROWS_LEFT_BEHIND,
+    TYPES_MISREAD,
+    UNKNOWN_VALUES,
+)
 
 ERROR, WARN = "error", "warn"
 # the worst first; a mirror is up to date only if it is ok
@@ -19,7 +28,9 @@ DAMAGED, FAILED, SUSPECT, INCOMPLETE, PAUSED, OK = (
 )  # fmt: skip
 STATES = (DAMAGED, FAILED, "held", SUSPECT, INCOMPLETE, EXCLUDED, PAUSED, OK)
 AGE = "freshness"
-_INCOMPLETE = {"incomplete_rows", "partial_rows", "vanished_columns", "unknown_values", "cell_rejects"}
+_INCOMPLETE = {
+    "incomplete_rows", "partial_rows", "vanished_columns", "unknown_values", "cell_rejects", ROWS_LEFT_BEHIND,
+}  # fmt: skip
 _SUSPECT = {
     check.name for check in CHECKS.values() if check.lasting and check.subject == "mirror"
 } - _INCOMPLETE
@@ -28,7 +39,8 @@ _OF_A_ROW = ("explain", "report")  # the life of a row that the check names, els
 _VERBS = {
     **dict.fromkeys(("positions_started_again", "re_reads_ignored"), ("epoch", *_OF_A_ROW)),
     **dict.fromkeys(("reject_rate", "cell_rejects", "refused_changes"), ("rejects",)),
-    "ddl_pending": ("ddl",), "unknown_values": ("ddl", *_OF_A_ROW), "up_to_date": ("retry",), "wrong_cells": ("rebuild",), AGE: ("plan",),
+    **dict.fromkeys((UNKNOWN_VALUES, ROWS_LEFT_BEHIND), ("ddl", *_OF_A_ROW)),
+    "ddl_pending": ("ddl",), "up_to_date": ("retry",), "wrong_cells": ("rebuild",), AGE: ("plan",),
 }  # fmt: skip
 
 

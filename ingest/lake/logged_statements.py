@@ -131,7 +131,7 @@ def decided(lake: Tables) -> Decided:
 
 def approved_ahead(lake: Tables) -> set[tuple[str, str]]:
     """The mirrors' paths with the statements that each has folded only since they were approved: what they leave unknown was not
-    seen then.
+    seen then. One that held its mirror again, after rows that came late, is folded as it was decided from then on.
     """
     folded, ahead = set[tuple[str, str]](), set[tuple[str, str]]()
     made = decisions.read(lake)
@@ -142,7 +142,7 @@ def approved_ahead(lake: Tables) -> set[tuple[str, str]]:
         if decision.kind == FOLDED:
             if decision.value["state"] != "held":
                 folded.add(name)
-        elif decision.kind == APPROVE and name not in folded:
+        elif decision.kind == APPROVE and (name not in folded or decision.value.get("held")):
             ahead.add(name)
         else:
             ahead.discard(name)

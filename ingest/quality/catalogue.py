@@ -23,6 +23,7 @@ LAST_RUN = "last run"  # the subject of a run's alarms
 FAILING_KEYS = 20
 NEVER_SENT = "rows_never_sent"  # of which only a change came
 LEFT_OUT = "rows_left_out"  # by a condition
+ROWS_LEFT_BEHIND = "rows_left_behind"  # under the old name of a renamed table
 CASCADED_ROWS = "cascaded_rows"
 CELLS_CUT = "cells_cut"
 CONVERTED_CELLS = "converted_cells"
@@ -130,6 +131,8 @@ CHECKS = {
               advice="The mirror lacks them: name columns that every row has as `keys:` of this table; if its key is right, correct the rows at the source, load the table again and dismiss these rejects.", lasting=True),
         Check(UNKNOWN_VALUES, "Every value was sent", "Values are not known", "rows whose values a statement changed by rules that only the source knows, and that have not come again", "error", 0,
               advice="Load these rows again, or accept them as they are with the command for that in the message."),
+        Check(ROWS_LEFT_BEHIND, "A renamed table has its rows", "Rows of a renamed table have not come", "rows that a table had under its old name, and that have not come under the new one", "error", 0,
+              advice="Load the table again, or accept the mirror without these rows with the command for that in the message."),
         Check("ddl_pending", "No schema change waits", "Schema changes wait for a decision", "statements that may have moved rows, and that no one has decided on", "warn", 0,
               advice="Read the statements under schema changes below, then decide: `{ddl}` lists them with their ids."),
         Check("order_strength", "Arrival order is enough", "Arrival is trusted across partitions", "further partitions of a source without positions", "warn", 0,

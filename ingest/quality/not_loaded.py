@@ -200,7 +200,7 @@ def _not_in_snapshot(ordered: OrderedLane) -> Iterator[Metric]:
         yield from _complaint(ordered, [row["k"] for row in rows], f"{epoch} removes what it lacked")
 
 
-_ENDS, _STARTS = (f"coalesce(note, '') LIKE '%{mark}%'" for mark in (LOAD_ENDS, LOAD_STARTS))
+ENDS, _STARTS = (f"coalesce(note, '') LIKE '%{mark}%'" for mark in (LOAD_ENDS, LOAD_STARTS))
 
 
 def _begin_of_snapshot(ordered: OrderedLane) -> str | None:
@@ -213,7 +213,7 @@ def _begin_of_snapshot(ordered: OrderedLane) -> str | None:
     """
     ended = ordered.lake.ask(
         f"""SELECT max({place_sql("order_key")}) AS place, max(order_key) FILTER ({weak_sql("order_key")} AND NOT {loaded_sql("order_key")}) AS last
-            FROM {{changes.change}} WHERE op = 'read' AND {ordered.where} AND batch > {ordered.since} AND {_ENDS} AND NOT {read_sql()}"""
+            FROM {{changes.change}} WHERE op = 'read' AND {ordered.where} AND batch > {ordered.since} AND {ENDS} AND NOT {read_sql()}"""
     )
     place, last = ended[0]["place"], ended[0]["last"]
     if place is not None:
@@ -221,7 +221,7 @@ def _begin_of_snapshot(ordered: OrderedLane) -> str | None:
     if last is None:
         return None
     [load] = ordered.lake.ask(
-        f"""WITH rows AS (SELECT op, order_key, "partition", op <> 'read' OR {_ENDS} AS breaks FROM {{changes.change}}
+        f"""WITH rows AS (SELECT op, order_key, "partition", op <> 'read' OR {ENDS} AS breaks FROM {{changes.change}}
             WHERE {ordered.where} AND order_key <= {duck.text(last)}),
         earlier AS (SELECT coalesce(max(order_key), '') AS last FROM rows WHERE breaks AND order_key < {duck.text(last)})
         SELECT min(order_key) AS first, count(DISTINCT "partition") AS partitions FROM rows, earlier WHERE order_key > earlier.last"""
@@ -237,8 +237,8 @@ def _loaded_again(ordered: OrderedLane) -> Row | None:
     the newest one has a first row of its own (``is_whole``).
     """
     marks = ordered.lake.ask(
-        f"""SELECT {place_sql("order_key")} AS place, topic, "partition" AS part, batch, "offset" AS last, {_ENDS} AS ends FROM {{changes.change}}
-            WHERE op = 'read' AND {ordered.where} AND ({_ENDS} OR {_STARTS}) AND NOT {read_sql()} AND order_key > {duck.text(ordered.emptied())}
+        f"""SELECT {place_sql("order_key")} AS place, topic, "partition" AS part, batch, "offset" AS last, {ENDS} AS ends FROM {{changes.change}}
+            WHERE op = 'read' AND {ordered.where} AND ({ENDS} OR {_STARTS}) AND NOT {read_sql()} AND order_key > {duck.text(ordered.emptied())}
             ORDER BY batch, part, last"""
     )
     of_load: dict[tuple[object, ...], list[Row]] = {}

@@ -31,6 +31,7 @@ from ingest.quality import (
     key_checks,
     lasting,
     ledgers,
+    left_behind,
     left_out,
     mirror_questions,
     misread,
@@ -205,6 +206,7 @@ def _measured(lake: Lake, scope: _Scope, asked: cells.Asked) -> _Measured:
     metrics = list(_of_mirrors(lake, subjects, since, logged, answers))
     sound = mirror_questions.sound(subjects, answers)
     metrics += unknown_values.of_mirrors(lake, sound, logged)
+    metrics += left_behind.of_mirrors(lake, sound, logged)
     metrics += misread.of_mirrors(lake, sound, logged)
     metrics += cascades.of_mirrors(lake, sound, since, scope.foreign_keys)
     events = [row for row in books.statements if row["class"] != "none"]  # others only describe their tables

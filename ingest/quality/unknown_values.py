@@ -163,10 +163,7 @@ def _standing(lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: LeftUn
     names = [former(name, steps()) for name in _key_then(subject, lane, gap, steps)]
     key = f"[{duck.cells(names)}]" if names else "order_key"
     left = f"[{duck.cells(names, 'before', 'after')}]" if names else "order_key"
-    older = f"order_key < {duck.text(statement.order)}"
-    high = lane.order_high or lane.folded_high
-    if high and not is_weak(high) and not order_of(statement.order).sequence:
-        older = f"batch < {statement.batch}"  # its message has no place among the rows
+    older = older_sql(lane, statement)
     rows = f"{{changes.change}} WHERE {lane.where} AND batch <= {subject.applied}"
     lost = _lost_labels(gap)
     label = duck.member("after", gap.column or "")
@@ -184,6 +181,14 @@ def _standing(lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: LeftUn
     )
     shown = _shown(lake, subject, gap)
     return int(found["n"] if shown is None else min(found["n"], shown))
+
+
+def older_sql(lane: CheckedLane, statement: Statement) -> str:
+    """The condition in SQL that a change of a lane comes before a statement."""
+    high = lane.order_high or lane.folded_high
+    if high and not is_weak(high) and not order_of(statement.order).sequence:
+        return f"batch < {statement.batch}"  # its message has no place among the rows
+    return f"order_key < {duck.text(statement.order)}"
 
 
 def _key_then(subject: CheckedMirror, lane: CheckedLane, gap: LeftUnknown, steps: _Made) -> tuple[str, ...]:

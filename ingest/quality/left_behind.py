@@ -1,0 +1,113 @@
+"""Rows that a renamed table had under its old name, and that no message has brought under the new one.
+
+An approved RENAME begins a new table: the rows under the old name stay in that name's mirror, and the source sends none of them
+again by itself. So the mirror lacks them until a load has brought them, or the operator accepts it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+
+from ingest.change import TableId
+from ingest.errors import agreeing, command, counted
+from ingest.lake import duck
+from ingest.lake.books import load_marks
+from ingest.lake.cleared import last_cleared
+from ingest.lake.decisions import APPROVE
+from ingest.lake.lake import Lake
+from ingest.lake.lanes import IS_LOAD_MARKED
+from ingest.lake.logged_statements import Statement, approved_ahead, by_lane
+from ingest.lake.mirrors import rule_for
+from ingest.lake.resolve import renamed_into
+from ingest.lake.snapshots import read_sql
+from ingest.quality.catalogue import PASS, RECONCILED, ROWS_LEFT_BEHIND, Metric
+from ingest.quality.live_rows import live_rows
+from ingest.quality.not_loaded import ENDS
+from ingest.quality.subjects import CheckedLane, CheckedMirror
+from ingest.quality.unknown_values import loaded_again, older_sql
+
+
+def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Sequence[Statement]) -> Iterator[Metric]:
+    """The rows that approved RENAMEs have left under old names, by mirror and statement."""
+    if not (ahead := approved_ahead(lake)):
+        return
+    about = by_lane(logged)
+    for subject in chosen:
+        for lane in subject.lanes if subject.has_table else ():
+            if rule_for(lake.pipeline, lane.table, subject.path).ignores:
+                continue
+            for statement in about.get(lane.id, ()):
+                if (subject.path, statement.id) in ahead:
+                    yield from _of_statement(lake, subject, lane, statement)
+
+
+def _of_statement(
+    lake: Lake, subject: CheckedMirror, lane: CheckedLane, statement: Statement
+) -> Iterator[Metric]:
+    old = _former_name(statement, lane.table)
+    if old is None or statement.batch > subject.applied or _is_over(lake, subject, lane, statement):
+        return
+    left, read = _left(lake, subject, lane, statement, old)
+    if read and not left:  # a load has come, with all rows of which is known
+        return
+    file = lake.pipeline.file
+    known = (
+        f": {counted(left, 'row')} that came under the old name {agreeing(left, 'has', 'have')} not"
+        if left
+        else ""
+    )
+    detail = (
+        f"{lane.table} is the table that was {old} until {statement.said[:120]!r}, and what it had then has not come under the new name{known}: "
+        f"{loaded_again(lake.pipeline, lane)}, or `{command('ddl', 'approve', file, statement.id)}` accepts the mirror without them"
+    )
+    yield Metric(ROWS_LEFT_BEHIND, max(left, 1), subject.name, detail=detail, statement=statement.id)
+
+
+def _former_name(statement: Statement, table: TableId) -> TableId | None:
+    """The name that a table had before an approved statement; None if it has brought it no rows, or if these were carried over."""
+    if statement.decided != APPROVE or table in statement.carried:
+        return None
+    return next((effect.table for effect in statement.effects if renamed_into(effect, table)), None)
+
+
+def _is_over(lake: Lake, subject: CheckedMirror, lane: CheckedLane, statement: Statement) -> bool:
+    """True if none of the rows can be lacking any more: the table was emptied or made again, loaded as a whole, or found equal."""
+    cleared = last_cleared(lake, lane.id, subject.steps(lane), subject.applied)
+    if cleared is not None and cleared.place > statement.order:
+        return True
+    of_lane = f"{lane.where} AND batch <= {subject.applied}"
+    ended = f"SELECT 1 AS n FROM {{changes.change}} WHERE op = 'read' AND {of_lane} AND NOT {older_sql(lane, statement)} AND {ENDS} LIMIT 1"
+    lines = f"SELECT load_marks FROM {{books}} WHERE {of_lane} AND batch >= {statement.batch} AND {IS_LOAD_MARKED}"
+    equal = f"""SELECT 1 AS n FROM {{checks}} WHERE "check" = '{RECONCILED}' AND state = '{PASS}' AND mirror = {duck.text(subject.name)}
+        AND batch >= {statement.batch} LIMIT 1"""
+    return (
+        bool(lake.ask(ended))
+        or any(mark.ends for line in lake.ask(lines) for mark in load_marks(json.loads(line["load_marks"])))
+        or bool(lake.ask(equal))
+    )
+
+
+def _left(
+    lake: Lake, subject: CheckedMirror, lane: CheckedLane, statement: Statement, old: TableId
+) -> tuple[int, int]:
+    """How many of the rows that came under the old name have not come under the new one, and how many a load has brought there."""
+    older, keys = older_sql(lane, statement), subject.decided.keys
+    of_old = f"{duck.of_lane(lane.source, old)} AND {older} AND batch <= {subject.applied}"
+    of_new = f"{lane.where} AND NOT {older} AND batch <= {subject.applied} AND op <> 'truncate'"
+    [loaded] = lake.ask(
+        f"SELECT count(*) AS n FROM {{changes.change}} WHERE {of_new} AND op = 'read' AND NOT {read_sql()}"
+    )
+    if not keys:
+        [had] = lake.ask(
+            f"""SELECT coalesce(sum(CASE op WHEN 'insert' THEN 1 WHEN 'read' THEN 1 WHEN 'delete' THEN -1 ELSE 0 END), 0) AS n
+            FROM {{changes.change}} WHERE {of_old}"""
+        )
+        return max(0, int(had["n"]) - loaded["n"]), loaded["n"]
+    changes = f"""SELECT op, order_key AS place, [{duck.cells(keys)}] AS k, [{duck.cells(keys, "before", "after")}] AS left_key
+        FROM {{changes.change}} WHERE {of_old}"""
+    [left] = lake.ask(
+        f"""WITH {live_rows(changes)}, came AS (SELECT [{duck.cells(keys)}] AS k FROM {{changes.change}} WHERE {of_new})
+        SELECT count(*) AS n FROM live WHERE k NOT IN (SELECT k FROM came)"""
+    )
+    return int(left["n"]), loaded["n"]

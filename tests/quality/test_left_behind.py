@@ -1,0 +1,148 @@
+"""Rows that a renamed table had under its old name: after an approved RENAME the mirror of the new name lacks them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingest.config.model import TableRule
+from ingest.gold.approval import approve_or_dismiss, listed
+from ingest.inspect import status
+from ingest.lake.tables import LakeReader
+from ingest.quality import report
+from ingest.quality.report_data import gather
+from ingest.run import Warm
+from tests.gold.test_late_renames import RENAME, Weak, Yard
+from tests.gold.test_swaps import NIGHT, SWAP, Say, changed, created, row, said
+from tests.unstarted import unstarted
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ingest.result import Result
+
+
+def yard_in(folder: Path, kind: type[Yard] = Yard) -> Yard:
+    return kind(unstarted(), folder, Warm(), TableRule("yard.*"))
+
+
+def tell(yard: Yard, *script: Say) -> Result:
+    for say in script:
+        say(yard)
+    return yard.result(checked=True)
+
+
+def loaded(key: int, table: str = "hall", at: int = 300) -> Say:
+    """A row of a full load in a dialect without positions."""
+
+    def say(yard: Yard) -> Yard:
+        yard.say(
+            at, table=table, isDdl=False, type="ROW", data=[{"id": str(key), "n": "7"}],
+            mysqlType={"id": "int", "n": "int"}, old=None, pkNames=["id"], sql="",
+        )  # fmt: skip
+        return yard
+
+    return say
+
+
+def approve(yard: Yard) -> None:
+    """Approve what waits, or what the mirror of the new name has folded only since it was approved."""
+    names = {entry.statement.id for entry in listed(yard.lake()) if "RENAME" in entry.statement.text}
+    [name] = names
+    approve_or_dismiss(yard.lake(), name, "approve", "as it is")
+
+
+def state(yard: Yard, mirror: str = "yard.hall") -> tuple[str, list[dict[str, Any]]]:
+    """The state of a mirror, and its problems."""
+    seen = status.status(LakeReader(yard.pipeline))
+    [line] = [table for table in seen["tables"] if table["table"] == mirror]
+    return line["state"], [cause for cause in seen["causes"] if cause["mirror"] == mirror]
+
+
+def left_with(yard: Yard, *script: Say) -> dict[str, Any]:
+    """The one problem of the mirror after an approved RENAME."""
+    assert 1 == tell(yard, *script).exit_code
+    approve(yard)
+    assert 1 == tell(yard).exit_code, "the mirror lacks rows"
+    found, [problem] = state(yard)
+    assert ("incomplete", "rows_left_behind") == (found, problem["kind"])
+    return problem
+
+
+PART = [row("hall", 10, 1), row("annex", 110, 5), row("annex", 120, 6), said(200, SWAP), row("hall", 210, 7)]
+
+
+def test_a_renamed_table_lacks_its_rows_until_they_are_loaded(tmp_path: Path) -> None:
+    """After the decision that it asked for, the mirror had the newest rows alone, and every page called it up to date."""
+    yard = yard_in(tmp_path, Weak)
+    problem = left_with(yard, *PART)
+    assert [7] == yard.keys("hall")
+    assert "2 rows that came under the old name have not" in problem["text"]
+    assert "yard.annex" in problem["text"]
+    page = report.page(gather(LakeReader(yard.pipeline)))
+    assert "rows_left_behind" in {complaint.check for complaint in page.problems}
+    tell(yard, row("hall", 220, 8))
+    assert "incomplete" == state(yard)[0], "rows that come are no load"
+    tell(yard, loaded(5))
+    found, [problem] = state(yard)
+    assert "incomplete" == found
+    assert "1 row that came under the old name has not" in problem["text"]
+    assert 0 == tell(yard, loaded(6), loaded(9)).exit_code
+    assert ("ok", []) == state(yard)
+    assert [5, 6, 7, 8, 9] == yard.keys("hall")
+
+
+def test_the_operator_accepts_a_mirror_without_them(tmp_path: Path) -> None:
+    """The command in the message was refused, or ended nothing."""
+    yard = yard_in(tmp_path)
+    problem = left_with(yard, *PART)
+    [entry] = [entry for entry in listed(yard.lake()) if entry.mirror == "yard.hall"]
+    assert f"ingest ddl approve {yard.pipeline.file} {entry.statement.id}" in problem["text"]
+    approve(yard)
+    assert ("ok", []) == state(yard)
+    assert 0 == tell(yard, row("hall", 220, 8)).exit_code
+    assert ("ok", []) == state(yard)
+
+
+@pytest.mark.parametrize("end", ["TRUNCATE TABLE hall", "CREATE TABLE hall (id INT PRIMARY KEY, n INT)"])
+def test_a_table_that_was_emptied_since_lacks_nothing(tmp_path: Path, end: str) -> None:
+    """Whatever it had is gone at the source, too."""
+    yard = yard_in(tmp_path)
+    left_with(yard, *PART)
+    assert 0 == tell(yard, said(400, end), row("hall", 410, 9)).exit_code
+    assert ("ok", []) == state(yard)
+
+
+def test_a_mirror_that_was_held_by_late_rows_lacks_them_after_the_decision(tmp_path: Path) -> None:
+    """The statement had been applied to an empty table, as it seemed, so that the decision counted as one on what is known."""
+    yard = yard_in(tmp_path)
+    yard.messages.append("{")
+    tell(yard, created("hall", 100), said(200, RENAME), row("annex", 210, 3))
+    assert 1 == tell(yard, row("hall", 110, 1), row("annex", 220, 4)).exit_code
+    approve(yard)
+    tell(yard)
+    assert [3, 4] == yard.keys("annex")
+    found, problems = state(yard, "yard.annex")
+    assert ("incomplete", ["rows_left_behind"]) == (found, [problem["kind"] for problem in problems])
+    approve(yard)
+    assert ("ok", []) == state(yard, "yard.annex")
+
+
+def test_a_table_without_a_key(tmp_path: Path) -> None:
+    """Its rows are told apart by all their values: as many as it had must have been loaded."""
+    yard = Weak(unstarted(), tmp_path, Warm(), TableRule("yard.*", no_key="full_row"))
+    keyless = [
+        changed("INSERT", table, at, [], id=key, n="7")
+        for table, at, key in (("hall", 10, "1"), ("annex", 110, "5"), ("annex", 120, "6"))
+    ]
+    problem = left_with(yard, *keyless, said(200, SWAP), changed("INSERT", "hall", 210, [], id="7", n="7"))
+    assert "2 rows that came under the old name have not" in problem["text"]
+
+
+def test_rows_that_were_carried_over_are_not_left_behind(tmp_path: Path) -> None:
+    """A swap of each night would be complained of each night."""
+    yard = yard_in(tmp_path)
+    assert 0 == tell(yard, row("hall", 10, 1), *NIGHT).exit_code
+    assert ("ok", []) == state(yard)
+    assert [5, 6, 7] == yard.keys("hall")
