@@ -58,6 +58,14 @@ def object_of(raw: bytes) -> Values:
     return careful
 
 
+def is_null(value: bytes | None) -> bool:
+    """True of a message without a value: a file has no other way to write it than JSON's ``null``."""
+    return value is None or (len(value) < _SHORT and value.strip() == b"null")
+
+
+_SHORT = 16  # bytes: no row is as short
+
+
 def unwrapped(raw: bytes) -> ConverterMessage:
     """A message in its parts; an object not made of ``schema`` and ``payload`` is a payload itself."""
     if raw.startswith(_WRAPPED):

@@ -13,7 +13,8 @@ Documents: Debezium's connector pages (``documentation/modules/ROOT/pages/connec
 - Unchanged large values are sent as a placeholder: such a column is absent and the row partial.
 - Flattened rows keep their position only where deletes are rows too (``__deleted``); else a delete is a
   key with a null value, which has no position, so arrival decides. Such a null value is a delete only
-  for a topic that ``options.table`` names; after a wrapped delete it is a tombstone.
+  for a topic that ``options.table`` names; after a wrapped delete it is a tombstone. A file has a line ``null`` for it, without
+  the key: after a delete that is a row it says nothing, and else it is counted (`ingest.quality.null_values`).
 - MySQL's ``row`` counts the rows of one event; in a compressed transaction, whose events share their position, it starts
   again with each (`ingest.silver.restarts`).
 - ``bigint unsigned`` past 2^63 arrives negative: right again where ``columns:`` declares ``uint64``, or the schema has
@@ -120,7 +121,7 @@ PLACEHOLDER = "__debezium_unavailable_value"
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message; a DDL message may name several tables and gives one for each."""
-    if message.value is None:
+    if message.value is None or json_values.is_null(message.value):
         return [no_value(message, json_key(message.key, hints), hints)]
     document, note = json_values.repaired(
         message.value, lambda raw: debezium_events.unwrapped(raw, hints, message.topic)

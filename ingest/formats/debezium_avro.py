@@ -40,7 +40,7 @@ ABOUT: About = replace(
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one framed datum; a DDL message may name several tables and gives one for each."""
-    if message.value is None:
+    if not message.value:  # a record without bytes, in files
         return [debezium.no_value(message, _key(message.key, hints), hints)]
     text, row = connect_avro.unframed(message.value, hints)
     if row is None:

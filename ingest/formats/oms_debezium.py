@@ -58,7 +58,7 @@ OPS = {"c": Op.INSERT, "u": Op.UPDATE, "d": Op.DELETE, "r": Op.READ, "HEARTBEAT"
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    if message.value is None:
+    if message.value is None or json_values.is_null(message.value):
         return [Change(op=Op.CONTROL, note="tombstone")]
     document, note = json_values.repaired(message.value, json_values.unwrapped)
     payload = document.payload

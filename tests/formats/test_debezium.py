@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ingest import formats
-from ingest.change import Op, Options, TableId
+from ingest.change import Hints, Message, Op, Options, TableHints, TableId
 from tests.formats import golden
 from tests.formats.debezium_rows import POSTGRES, SOURCE, code, decode, one, row
 
@@ -28,6 +28,23 @@ def test_null_values():
     assert Op.CONTROL is one({"schema": None, "payload": None}, key={"id": 1}).op
     found = one(None, key={"id": 1}, options=table)
     assert (Op.DELETE, {"id": "1"}, ("id",)) == (found.op, found.before, found.keys)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("debezium", b"null"),
+        ("debezium", b"null "),
+        ("oms-debezium", b"null"),
+        ("oms-debezium-flatten", b"null"),
+        ("debezium-avro", b""),
+    ],
+)
+def test_null_values_of_files(name, value):
+    """A file has no other way to write a null value: each tombstone of a wrapped delete was a reject."""
+    hints = Hints(Options(), lambda _table: TableHints((), {}))
+    [found] = formats.reader(name)(Message(value, None, "f.jsonl"), hints)
+    assert (Op.CONTROL, "tombstone") == (found.op, found.note)
 
 
 @pytest.mark.parametrize(

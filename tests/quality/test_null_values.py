@@ -10,13 +10,16 @@ import pyarrow as pa
 import pytest
 
 from ingest.config import load
+from ingest.config.model import TableRule
 from ingest.lake import sealing
 from ingest.lake.envelope import Opener, Seal
 from ingest.lake.schemas import BRONZE, CHANGES
 from ingest.lake.tables import LakeReader
 from ingest.quality import null_values
 from ingest.quality.subjects import Booked
+from ingest.result import STAGES
 from ingest.silver.lift import INPUT, Lifting, lift
+from tests.shops import Shops
 from tests.written_lake import NOW, WrittenLake, commit
 
 if TYPE_CHECKING:
@@ -138,3 +141,31 @@ def test_null_values_are_deletes_of_named_tables(
     topic = Topic(tmp_path, options)
     assert 0 == topic.lost(first)[0]
     assert expected == topic.lost(null(1))[0]
+
+
+def line(sent: Sent) -> str:
+    """A message as a file has it."""
+    return "null" if sent[2] is None else sent[2].decode()
+
+
+@pytest.mark.parametrize(
+    ("lines", "lost"),
+    [
+        pytest.param(
+            [wrapped(1, "c", 10), wrapped(2, "c", 11), wrapped(1, "d", 12), null(1)], 0, id="wrapped"
+        ),
+        pytest.param([flat(1), flat(2), null(1)], 1, id="flattened"),
+    ],
+)
+def test_null_values_of_a_file(tmp_path: Path, lines: list[Sent], lost: int) -> None:
+    """After a delete that is a row they say nothing; else they may be its only word, and name no row."""
+    rule = TableRule(match="*", keys=("id",))
+    feed = Shops(
+        tmp_path, rule, dialect="debezium", stages=STAGES, lines=[line(sent) for sent in lines], number=1
+    )
+    feed.run()
+    assert feed.result is not None
+    assert (0, lost) == (feed.result.rejected, feed.result.exit_code)
+    said = [text for text in feed.result.failures if "without a key" in text]
+    assert lost == len(said)
+    assert all("1 null value without a key in" in text and "names no row" in text for text in said)
