@@ -282,12 +282,22 @@ def column(field: Field, declared: str | None, meanings: Meanings, reading: Read
     if field.type == "bytes":
         reading = reading._replace(binary=reading.schema_bytes)
     as_it_is = (PHYSICAL.get(field.type), "string", "enum", "set", "json", "interval", "unknown", None, "")
+    if (
+        types.base(declared or "") == "date"
+        and field.type in _NUMBERS
+        and not (reading.days or "date" in field.semantic.lower())
+    ):
+        # the schema calls a date by name, so that this is a number: no guess makes days of it
+        return ColumnReader("date", json_values.text, plain_text)
     if declared not in as_it_is:
         return declared_column(str(declared), reading)
     if field.type == "bytes" and reading.binary != "base64":
         return declared_column("binary", reading)
     logical = declared or PHYSICAL.get(field.type, "unknown")
     return ColumnReader(without_digits(logical), json_values.text, _PLAIN.get(field.type, plain_text))
+
+
+_NUMBERS = frozenset(("int8", "int16", "int32", "int64"))
 
 
 def _innermost(field: Field) -> Field:

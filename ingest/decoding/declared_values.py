@@ -22,7 +22,8 @@ class Reading(NamedTuple):
 
     ``binary`` is how texts of declared columns stand for bytes, ``schema_bytes`` how bytes are written
     where a schema says that they are bytes. Units are ``millis``, ``micros``, ``nanos``, or ``adaptive``:
-    by the declared fraction digits.
+    by the declared fraction digits. ``days`` is True if a plain number in a declared date counts days, although a schema gives each
+    date its name.
     """
 
     binary: str = "base64"
@@ -32,6 +33,7 @@ class Reading(NamedTuple):
     timezone: str = "UTC"
     decimal_scale: int | None = None
     schema_bytes: str = "base64"
+    days: bool = True
 
 
 Text = Callable[[Any], str | None]

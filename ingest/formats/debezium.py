@@ -89,7 +89,7 @@ ABOUT = About(
         "table": "the table of flattened rows that name none, and of null-value deletes",
         "timezone": "UTC; the zone of timestamp texts without one",
         "binary": "base64; how bytes are written where the message has no schema",
-        "time_units": "adaptive; what bare numbers in declared time columns count",
+        "time_units": "adaptive; what bare numbers in declared time columns count; where it is written, a plain number of a schema also counts the days of a declared date",
         "decimal_scale": "none; if given, texts in declared decimal columns are base64 of unscaled bytes",
         "unavailable_value": "__debezium_unavailable_value; the text that means an unchanged large value",
         "connector": "none; the name of a further connector whose cells are plain values",
@@ -433,7 +433,15 @@ def json_key_columns(key: bytes | None, _hints: Hints) -> tuple[str, ...]:
 @lru_cache(maxsize=1024)
 def _reading(binary: str | None, units: str | None, timezone: str, scale: int | None) -> Reading:
     time = "micros" if units in (None, "adaptive") else units
-    return Reading(binary or "base64", "little", time or "micros", units or "adaptive", timezone, scale)
+    return Reading(
+        binary or "base64",
+        "little",
+        time or "micros",
+        units or "adaptive",
+        timezone,
+        scale,
+        days=units is not None,
+    )
 
 
 def reading(options: Options) -> Reading:

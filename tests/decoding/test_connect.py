@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest import types, values
+from ingest.change import Options
 from ingest.decoding import connect, connect_avro, declared_values, json_values
 from ingest.decoding.connect import Field
+from ingest.formats import debezium
 from ingest.values import charsets
 
 
@@ -305,3 +307,20 @@ def test_labels_of_an_enumeration(allowed, labels):
     for each in (plan, plain):
         assert [labels, labels] == [each.labelled[name].labels for name in "vw"]
         assert [(), ()] == [each.schema[name].labels for name in "vw"]
+
+
+@pytest.mark.parametrize(
+    ("semantic", "options", "expected"),
+    [
+        ("", Options(), "19843"),
+        ("", Options(time_units="millis"), "2024-04-30"),
+        ("com.example.Date", Options(), "2024-04-30"),
+        ("io.debezium.time.Date", Options(), "2024-04-30"),
+    ],
+)
+def test_a_plain_number_is_no_date(semantic, options, expected):
+    """A number that somebody declared a date became one, without a word: whether it counts days, no message says."""
+    field = Field("d", "int32", semantic)
+    read = connect.column(field, "date", connect.meanings, debezium.reading(options))
+    assert ("date", expected, expected) == (read.logical, read.json(19843), read.plain(19843))
+    assert "2024-04-30" == declared_values.column("date", debezium.reading(Options())).json(19843)
