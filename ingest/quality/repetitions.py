@@ -6,14 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ingest.departures import NO_TRANSACTION
-from ingest.errors import agreeing, counted
+from ingest.errors import agreeing, command, counted
+from ingest.fold import SchemaStep
 from ingest.lake import duck
-from ingest.lake.json_cells import list_in
+from ingest.lake.json_cells import list_in, object_in
 from ingest.lake.tables import Row
 from ingest.order import is_weak, natural, same_place
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.ordered_lane import OrderedLane
 from ingest.quality.unplaced import clears
+from ingest.values.same_value import same_value
 
 
 def repeated(ordered: OrderedLane) -> Iterator[Metric]:
@@ -63,8 +65,9 @@ def _by_arrival(ordered: OrderedLane) -> Iterator[Metric]:
     keys = _set_back(ordered, "true" if across else f"batch > {ordered.since}")
     if keys:
         detail = (
-            f"{counted(len(keys), 'row')} of {table} {agreeing(len(keys), 'was', 'were')} set back: the last change of each came before, and a newer one or a statement since then; "
-            "unless the source sends that one again, too, compare these rows with the source, or load the table again"
+            f"{counted(len(keys), 'row')} of {table} {agreeing(len(keys), 'was', 'were')} set back: the last message of each is one that had come before, and after its first "
+            "time a newer change of the row came, or a statement that changed it. That ends by itself if the source sends what came then again, too; else "
+            "compare these rows with the source, or load the table again"
         )
         yield _rows_set_back(ordered, keys, detail)
     if across and (late := [key for key in _late(ordered) if key not in keys]):
@@ -78,9 +81,9 @@ _FROM_LATE = "came from a file that is before another one, by its name, which wa
 
 
 def _rows_set_back(lane: OrderedLane, keys: list[str], detail: str) -> Metric:
-    return lane.metric(
-        "rows_set_back", len(keys), f"{detail} with {lane.epoch()}", tuple(keys[:FAILING_KEYS])
-    )
+    accept = command("quality", lane.lake.pipeline.file, "--accept", lane.subject.name)
+    ways = f"{detail} with {lane.epoch()}; if the mirror is right, `{accept}` says so"
+    return lane.metric("rows_set_back", len(keys), ways, tuple(keys[:FAILING_KEYS]))
 
 
 def _statements_again(lane: OrderedLane) -> list[str]:
@@ -152,13 +155,16 @@ def _set_back(lane: OrderedLane, batches: str) -> list[str]:
     A stream that goes back goes forward again to the same end; an old file that is copied does not.
     """
     does = {str(row["order_key"]): "" for row in clears(lane)}
+    retyped: dict[str, SchemaStep] = {}
     for step, _ in lane.taken():
         if not step.empties and step.changes_rows:
             does[str(step.order)] = f"{step.action} {step.column} {step.to}"
+            if step.retypes:
+                retyped[str(step.order)] = step
     given = after = ""
     if does:
         listed = ", ".join(f"({duck.text(place)}, {duck.text(what)})" for place, what in does.items())
-        after = """UNION SELECT k FROM again AS a JOIN stated AS s ON s.order_key > a.first AND s.order_key < a.order_key
+        after = """UNION SELECT k, s.order_key AS place, a.said, a.types FROM again AS a JOIN stated AS s ON s.order_key > a.first AND s.order_key < a.order_key
             WHERE a.there AND s.event_time > a.event_time AND (s.what = '' OR NOT a.partly) AND NOT EXISTS (
             SELECT 1 FROM does AS d WHERE d.order_key > a.order_key AND d.what IN ('', s.what))"""
         given = f"""does(order_key, what) AS (VALUES {listed}),
@@ -166,17 +172,29 @@ def _set_back(lane: OrderedLane, batches: str) -> list[str]:
             WHERE c.kind IN ('change', 'ddl') AND c.order_key IN ({", ".join(map(duck.text, does))})),"""
     rows = lane.lake.ask(
         f"""WITH {_keyed(lane, batches)}, {given}
-        news AS (SELECT k, max(struct_pack(order_key, event_time, said, there, partly)) AS last
+        news AS (SELECT k, max(struct_pack(order_key, event_time, said, there, partly, types)) AS last
             FROM keyed WHERE batch > {lane.since} GROUP BY k),
         again AS (SELECT k, n.last.order_key AS order_key, n.last.event_time AS event_time, n.last.there AS there,
-                n.last.partly AS partly, min(c.order_key) AS first
+                n.last.said AS said, n.last.types AS types, n.last.partly AS partly, min(c.order_key) AS first
             FROM news AS n JOIN keyed AS c USING (k)
             WHERE c.event_time = n.last.event_time AND c.said = n.last.said AND c.order_key < n.last.order_key GROUP BY ALL)
-        SELECT DISTINCT k FROM again JOIN keyed USING (k)
+        SELECT DISTINCT k, NULL AS place, NULL AS said, NULL AS types FROM again JOIN keyed USING (k)
         WHERE keyed.order_key > first AND keyed.order_key < again.order_key
         AND keyed.event_time > again.event_time {after}"""
     )
-    return _keys(lane, rows)
+    set_back = (row for row in rows if row["place"] not in retyped or _converts(retyped[row["place"]], row))
+    return sorted({*_keys(lane, set_back)})
+
+
+def _converts(step: SchemaStep, row: Row) -> bool:
+    """True if a conversion would make another value of what a repeated row says, or nobody knows which: else the row is as it was."""
+    image, sent = object_in(row["said"].rpartition("\n")[2]), object_in(row["types"]).get(step.column, "")
+    if step.column not in image:
+        return False
+    text = image[step.column]
+    if step.leaves_open(text, step.conversion(sent)):
+        return True
+    return not same_value(step.type, step.converted(text, sent), text)
 
 
 def _late(lane: OrderedLane) -> list[str]:
@@ -265,14 +283,14 @@ def _keyed(lane: OrderedLane, batches: str = "true") -> str:
     """SQL: ``keyed``, the changes of each key and what they say, also those by which a row leaves it; ``there`` if it has a
     row then, ``partly`` if that may have columns of the row before.
     """
-    return f"""c AS (SELECT batch, order_key, event_time, topic, "transaction", op <> 'delete' AS there, json_keys(after) AS names,
+    return f"""c AS (SELECT batch, order_key, event_time, topic, "transaction", op <> 'delete' AS there, json_keys(after) AS names, types,
             concat_ws('\n', op, before, after) AS said,
             op = 'update' AND partial AS partly,
             [{lane.cells("before", "after")}] AS left_key, [{lane.cells("after", "before")}] AS new_key
             FROM {{changes.change}} WHERE op <> 'truncate' AND {batches} AND {lane.where}),
-        keyed AS (SELECT batch, order_key, event_time, topic, "transaction", there, names, said, partly, new_key AS k
+        keyed AS (SELECT batch, order_key, event_time, topic, "transaction", there, names, types, said, partly, new_key AS k
             FROM c
-            UNION ALL SELECT batch, order_key, event_time, topic, "transaction", false AS there, names, said,
+            UNION ALL SELECT batch, order_key, event_time, topic, "transaction", false AS there, names, types, said,
             partly, left_key AS k
             FROM c WHERE left_key <> new_key)"""
 

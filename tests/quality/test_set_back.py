@@ -108,6 +108,8 @@ def test_a_task_that_is_put_back_and_counts_on_is_reported(tmp_path: Path) -> No
         (("ALTER TABLE item ADD COLUMN more int DEFAULT 7",), 2),
         (("ALTER TABLE item RENAME COLUMN text TO more",), 2),
         (("ALTER TABLE item ADD COLUMN more int",), 0),
+        (("ALTER TABLE item MODIFY text mediumtext",), 0),
+        (("ALTER TABLE item MODIFY text binary(4)",), 2),
     ],
 )
 def test_old_rows_that_come_again_after_a_statement_are_reported(
@@ -208,6 +210,10 @@ def test_a_row_that_was_set_back_is_in_doubt_until_it_changes(tmp_path: Path) ->
     assert [] == warned(mine.say(1, "UPDATE", 1, "b", at=20).say(1, "UPDATE", 2, "b", at=21))
     [message] = warned(mine.say(1, "INSERT", 1, "a", at=10).say(1, "INSERT", 2, "a", at=11))
     assert "2 rows of shop_1.item were set back" in message
+    assert (
+        f"if the mirror is right, `ingest quality {mine.pipeline.file} --accept shop_1.item` says so"
+        in message
+    )
     [again] = warned(mine.say(1, "INSERT", 3, "c", at=30))
     assert "found in batch 3 and not repaired since" in again
     assert 1 == len(warned(mine.say(1, "UPDATE", 1, "b", at=20)))  # the stream goes forward again
