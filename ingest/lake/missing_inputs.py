@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ingest.lake import decisions
 from ingest.lake.decisions import MISSING_INPUTS, Decision
-from ingest.lake.schemas import DECISIONS
 from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class _Missed(NamedTuple):
 
 
 def note(lake: Lake, missing: Missing) -> None:
-    """Keep which inputs sources lack, where these are not the known ones, in a lake that has mirrors."""
+    """Keep which inputs sources lack, where these are not the known ones."""
     news = unknown(lake, missing)
     decisions.append(
         lake, [Decision(MISSING_INPUTS, source, {_TEXTS: dict(texts)}) for source, texts in news.items()]
@@ -48,10 +47,8 @@ def note(lake: Lake, missing: Missing) -> None:
 
 
 def unknown(lake: Tables, missing: Missing) -> Missing:
-    """What some sources lack, of those of which the lake knows otherwise; of none if it has no ledger to keep it in."""
-    if not missing or not lake.exists(DECISIONS.name):
-        return {}
-    known = _missed(lake)
+    """What some sources lack, of those of which the lake knows otherwise."""
+    known = _missed(lake) if missing else {}
     return {
         source: texts for source, texts in missing.items() if known.get(source, {}).keys() != texts.keys()
     }

@@ -267,8 +267,9 @@ def _files(
 ) -> tuple[dict[str, Any], unread.Sample]:
     cores = with_spark.spark.sparkContext.defaultParallelism if with_spark else CORES
     plan = files.plan(source, rank, known, cores, recorded)
-    reads = _by_file(plan.ranges)
-    described = _source_described(source, reads, list(plan.alarms), (*plan.warnings, *plan.notes))
+    reads, missing = _by_file(plan.ranges), [*(plan.missing or {}).values()]
+    warnings = tuple(text for text in (*plan.warnings, *plan.notes) if text not in missing)
+    described = _source_described(source, reads, [*plan.alarms, *missing], warnings)
     described["bytes"] = sum(read["bytes"] for read in reads)
     sampled: Iterable[Range] = plan.ranges
     # the messages of a snapshot hold hundreds of rows: a few of each table

@@ -18,6 +18,7 @@ from ingest.inspect.idle import idle
 from ingest.lake import missing_inputs
 from ingest.lake.schemas import DECISIONS
 from ingest.lake.tables import LakeReader
+from ingest.operate.dry_run import foresee
 from ingest.result import STAGES
 from tests.shops import Shops
 
@@ -160,3 +161,14 @@ def test_a_folder_that_is_not_there_is_a_problem_until_it_is(tmp_path: Path) -> 
     assert idle(shops.pipeline, STAGES) is None, "it is there again"
     shops.run()
     assert [] == status.status(LakeReader(shops.pipeline))["causes"]
+
+
+def test_a_folder_that_was_never_there_is_a_problem(tmp_path: Path) -> None:
+    """A slip in the path of a new pipeline: `plan`, `run` and `status` were green, with no mirror at all."""
+    shops = Landing(tmp_path, TableRule(match="shop_1.item"), stages=STAGES)
+    said = f"the folder {tmp_path}/landing is not there: put it back, or correct `path:`."
+    [source] = foresee(shops.pipeline, None, 10)["sources"]
+    assert ([said], []) == (source["problems"], source["warnings"])
+    shops.run()
+    [problem] = status.status(LakeReader(shops.pipeline))["causes"]
+    assert ("missing_inputs", said) == (problem["kind"], problem["text"])
