@@ -295,6 +295,7 @@ def _decided(
         of_lane = _with_declared(job.columns_of(name), declared[name].columns, mirror)
         seen = merged_columns(seen, _with_taken_over(of_lane, lines, declared[name], mirror))
     rule_faults.refuse_lost_key(job, keys)
+    rule_faults.refuse_absent_key(job, keys, seen.keys() | mirror.by_name.keys())
     left_out = tuple(name for name in seen if name not in keys and rule.leaves_out(name))
     seen = {name: logical for name, logical in seen.items() if name not in left_out}
     rule_faults.refuse_taken_shard_column(job, seen)

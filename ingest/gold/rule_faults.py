@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ingest.change import LaneId
 from ingest.config import Pipeline, conditions
 from ingest.config.model import KEEP, TableRule
+from ingest.config.scalars import nearest
 from ingest.errors import HeldError, command
 from ingest.gold.declared import Declared
 from ingest.gold.lane import lane_name
@@ -59,6 +60,20 @@ def refuse_history_of_new_key(job: Job, has_changed: bool) -> None:
             f"the key of {job.table} has changed, which its table of old states cannot follow: write `history: false` "
             "into its tables: entry; the states up to here stay as they are."
         )
+
+
+def refuse_absent_key(job: Job, keys: Iterable[str], shown: Collection[str]) -> None:
+    """Hold if `keys:` names a column that no row has shown: each change would be refused, and the mirror get an empty column."""
+    for name in keys:
+        if shown and name in job.rule.keys and name not in shown and name not in job.rule.made:
+            listed = ", ".join(sorted(shown)[:_SHOWN]) + (" ..." if len(shown) > _SHOWN else "")
+            raise HeldError(
+                f"`keys:` of the tables: entry of {job.table} names {name}, and none of its rows has such a column{nearest(name, sorted(shown))}: "
+                f"they have {listed}; correct `keys:`."
+            )
+
+
+_SHOWN = 20  # columns in a sentence
 
 
 def refuse_lost_key(job: Job, keys: Iterable[str]) -> None:

@@ -39,6 +39,13 @@ def test_entries_that_fit_nothing_are_reported(folder):
     assert [] == planned(folder, FILES, rules)["warnings"]
 
 
+def test_a_key_that_no_row_has_holds_its_table(folder):
+    """Each change was refused, and the mirror was left with a column of NULLs."""
+    why = _why_held(folder, "tables:\n  - {match: depot.bins, keys: [wrd]}\n  - {match: depot.*}\n")
+    assert "names wrd, and none of its rows has such a column; did you mean word?: they have id," in why
+    planned(folder, FILES, "tables:\n  - {match: depot.bins, keys: [word]}\n  - {match: depot.*}\n")
+
+
 def test_columns_are_named_as_they_would_be(folder):
     """An operator who leaves a secret out looks here before the first run."""
     rules = "tables:\n  - match: depot.bins\n    columns: {word: {rename: text}, tall: exclude}\n"
