@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -11,8 +12,9 @@ from ingest.cli import output
 from ingest.cli.groups import LIST, Listing
 from ingest.cli.output import Output
 from ingest.cli.spark import PipelineFile, locked, looked_at, opened
-from ingest.errors import IngestError, command, counted
+from ingest.errors import ConfigError, IngestError, command, counted
 
+_MANY = "Many at once"
 _SHOWN = 40  # characters of a cell's text in the list
 app = typer.Typer()
 group = typer.Typer(cls=Listing, no_args_is_help=True)
@@ -59,8 +61,21 @@ def listing(
         )
         if rows:
             output.follow("rejects", "show", file, rows[0]["number"])
+        waiting = [row for row in rows if row["open"]]
+        if len(waiting) > 1:
+            output.note(f"those that are alike are dismissed together: {_together(file, waiting[0])}")
 
     output.answer(output_as, [rejects.described(row) for row in rows], show)
+
+
+def _together(file: Path, row: Mapping[str, Any]) -> str:
+    """The command that dismisses all that are like a reject."""
+    from ingest.change import TableId
+
+    table = TableId.of(row)
+    words = ["--kind", row["kind"], *(["--cause", row["reason"]] if row["reason"] else [])]
+    words += ["--table", str(table)] if table.table else []
+    return command("rejects", "dismiss", file, *words, "--reason", row["reason"] or row["kind"])
 
 
 def _example(row: Mapping[str, Any]) -> str:
@@ -96,16 +111,52 @@ def show(file: PipelineFile, which: Which, output_as: Output = "table") -> None:
 @group.command()
 def dismiss(
     file: PipelineFile,
-    which: Which,
     reason: Annotated[str, typer.Option(help="Why it may be left out, for the record.")],
+    which: Annotated[
+        str,
+        typer.Argument(
+            metavar="[N|TOPIC/PARTITION/OFFSET]", help="The reject's number in the list, or its place."
+        ),
+    ] = "",
+    kind: Annotated[
+        Literal["message", "cell", "change"] | None,
+        typer.Option(rich_help_panel=_MANY, help="All of this kind, as the list says it."),
+    ] = None,
+    cause: Annotated[
+        str, typer.Option(rich_help_panel=_MANY, help="All of this reason, as the list says it.")
+    ] = "",
+    table: Annotated[
+        str, typer.Option(rich_help_panel=_MANY, help="All of this table, as the list says it.")
+    ] = "",
+    column: Annotated[str, typer.Option(rich_help_panel=_MANY, help="All of this column.")] = "",
+    batch: Annotated[
+        int | None, typer.Option(rich_help_panel=_MANY, min=1, help="All of this batch.")
+    ] = None,
     output_as: Output = "table",
 ) -> None:
-    """Close a reject without decoding it; the decision is kept with its reason."""
+    """Close a reject, or all that are open and alike, without decoding them; the decision is kept with its reason."""
     output.refuse_blank(reason, "the reject may be left out")
+    given = {"kind": kind, "reason": cause, "table": table, "column": column, "batch": batch}
+    wanted = {name: value for name, value in given.items() if value}
+    if bool(which) == bool(wanted):
+        raise ConfigError(
+            [
+                "name one reject by its number or place, or all that are alike by --kind, --cause, --table, --column, --batch"
+            ]
+        )
     with locked(file, "rejects dismiss", deferred=True) as lake:
         from ingest.lake import decisions, rejects
 
-        row = rejects.chosen(rejects.listed(lake), which, lake.pipeline)
+        listed = rejects.listed(lake)
+        if wanted:
+            rows = rejects.alike(listed, wanted)
+            if not rows:
+                raise IngestError(f"No reject is open that is so: `{command('rejects', file)}` lists them.")
+            rejects.dismiss_alike(lake, rows, wanted, reason, decisions.user())
+            answer = {"dismissed": reason, "rejects": [rejects.described(row) for row in rows]}
+            output.answer(output_as, answer, f"dismissed: {counted(len(rows), 'reject')}")
+            return
+        row = rejects.chosen(listed, which, lake.pipeline)
         if not row["open"]:
             raise IngestError(f"Reject {which} is closed already: it was dismissed or replayed.")
         rejects.dismiss(lake, [row], reason, decisions.user())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ingest import types
@@ -33,6 +33,9 @@ PLACE = ("source", "topic", "partition", "offset")
 _CELL = ("database", "schema", "table", "key", "column")
 _NAME = ("kind", "batch", *PLACE, *_CELL, "raw")
 _ORDER = ("batch", *PLACE, *_CELL, "raw")  # of the list, whose numbers identify rejects
+ALIKE = ("kind", "reason", "table", "column", "batch")
+"""By which many are dismissed at once."""
+_UNTIL = "until"  # of a dismissal of many: the last batch whose rejects it closes
 COLUMNS = (
     "number", *PLACE, "batch", "stage", "kind", *_CELL, "reason", "detail", "raw", "decoder",
 )  # fmt: skip
@@ -71,9 +74,17 @@ def open_sql(lake: Tables, of: str = "{rejects}") -> str:
     still_open = f"""SELECT r.* FROM {of} AS r WHERE NOT (r.kind = 'message' AND EXISTS (
         SELECT 1 FROM {{bronze.{REPLAY}}} AS p WHERE {same_place}
         AND CAST(json_extract_string(decode(p.value), '$.batch') AS BIGINT) = r.batch))"""
-    names = [
+    dismissed = [
         (json.loads(decision.subject), decision.batch) for decision in decisions.read(lake).of(DISMISS_REJECT)
     ]
+    for group in (name for name, _ in dismissed if _UNTIL in name):
+        alike = " AND ".join(
+            f"o.{duck.name(column)} IS NOT DISTINCT FROM {duck.value(said)}"
+            for column, said in group.items()
+            if column != _UNTIL
+        )
+        still_open = f"SELECT o.* FROM ({still_open}) AS o WHERE NOT (o.batch <= {group[_UNTIL]} AND {alike or 'true'})"
+    names = [(name, batch) for name, batch in dismissed if _UNTIL not in name]
     still_open = _without(still_open, [name for name, _ in names if "batch" in name], _NAME)
     older = [{**name, "batch": batch} for name, batch in names if "batch" not in name]
     return _without(still_open, older, _NAME[:-1])
@@ -192,6 +203,44 @@ def place_of(row: Row) -> str:
     if row["topic"] is None:
         return f"{TableId.of(row)} {row['key'] or ''} {row['column'] or ''}".strip()
     return f"{row['topic']}/{row['partition']}/{row['offset']}"
+
+
+def dismissed(lake: Tables) -> Callable[[Mapping[str, Any]], bool]:
+    """Whether a reject was dismissed, by itself or with others."""
+    names = {decision.subject for decision in decisions.read(lake).of(DISMISS_REJECT)}
+    groups = [group for group in map(json.loads, names) if _UNTIL in group]
+
+    def is_of(group: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+        said = ((row[column], value) for column, value in group.items() if column != _UNTIL)
+        return row["batch"] <= group[_UNTIL] and all(cell == value for cell, value in said)
+
+    return lambda row: name_of(row) in names or any(is_of(group, row) for group in groups)
+
+
+def alike(rows: Iterable[Row], wanted: Mapping[str, object]) -> list[Row]:
+    """The open ones of some rejects that have certain values of `ALIKE`; ``table`` is a whole name as it is listed."""
+
+    def fits(row: Row) -> bool:
+        of_row = {**row, "table": str(TableId.of(row))}
+        return row["open"] and all(of_row[name] == value for name, value in wanted.items())
+
+    return [row for row in rows if fits(row)]
+
+
+def dismiss_alike(
+    lake: Lake, rows: Sequence[Row], wanted: Mapping[str, object], reason: str, by: str
+) -> None:
+    """Dismiss all that `alike` gives, by one decision for each table that they are of: of batches to come none is dismissed."""
+    until = max(row["batch"] for row in rows)
+    named = {name: value for name, value in wanted.items() if name != "table"}
+    tables = {TableId.of(row) for row in rows} if "table" in wanted else {None}
+    made = []
+    for table in tables:
+        of_table = {} if table is None else table._asdict()
+        subject = json.dumps({**named, **of_table, _UNTIL: until}, ensure_ascii=False, separators=(",", ":"))
+        count = sum(table is None or TableId.of(row) == table for row in rows)
+        made.append(Decision(DISMISS_REJECT, subject, {"count": count}, reason=reason, by=by))
+    decisions.append(lake, made)
 
 
 def dismiss(lake: Lake, rows: Sequence[dict[str, Any]], reason: str, by: str = "") -> None:

@@ -8,9 +8,8 @@ from typing import Any
 
 from ingest.change import TableId
 from ingest.config import conditions
-from ingest.lake import decisions, duck, rejects
+from ingest.lake import duck, rejects
 from ingest.lake.cleared import last_cleared
-from ingest.lake.decisions import DISMISS_REJECT
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import GOLD
 from ingest.lake.schemas import REJECTS
@@ -90,8 +89,8 @@ def _cleared(lake: Tables, subject: CheckedMirror, refused: Sequence[dict[str, A
 def _over(lake: Lake, subject: CheckedMirror, settled: Collection[str]) -> list[dict[str, Any]]:
     mirror = subject.decided
     rejected = cell_rejects(lake, mirror)
-    closed = {decision.subject for decision in decisions.read(lake).of(DISMISS_REJECT)} if rejected else set()
-    waiting = [(key, row) for key, row in rejected if rejects.name_of(row) not in closed]
+    is_closed = rejects.dismissed(lake)
+    waiting = [(key, row) for key, row in rejected if not is_closed(row)]
     kinds = [subject.types.get(column.column, "") for column in mirror.columns]
     names = {column.name: i for i, column in enumerate(mirror.columns)}
     present = {

@@ -107,6 +107,29 @@ def test_a_reject_is_dismissed(depot: Depot) -> None:
     assert not [one for one in causes if "decoded" in one], "an alert outlives its cause until the next batch"
 
 
+def test_rejects_that_are_alike_are_dismissed_at_once(depot: Depot) -> None:
+    """A thousand broken messages of one cause were a thousand commands."""
+    [statement] = {row["id"] for row in depot.rows("ddl", "--pending")}
+    depot.ask("ddl", "dismiss", depot.file, statement, "--reason", "no rows", file=False)
+    depot.land(3, "{", "{", insert(6, "12345678901.50"), insert(7, "6.50"))
+    kinds = [row["kind"] for row in depot.rows("rejects")]
+    assert (3, 2) == (kinds.count("message"), kinds.count("cell"))  # of two mirrors
+    listed = depot.ask("rejects").output
+    assert f"ingest rejects dismiss {depot.file} --kind" in listed
+
+    def dismiss(*words: str) -> Result:
+        return depot.ask("rejects", "dismiss", depot.file, *words, "--reason", "a test", file=False)
+
+    assert [2, 2] == [dismiss(*words).exit_code for words in ((), ("1", "--kind", "message"))]
+    assert "No reject is open that is so" in dismiss("--kind", "message", "--batch", "2").output
+    assert "dismissed: 2 rejects" in dismiss("--kind", "message", "--batch", "3").output
+    assert "dismissed: 1 reject" in dismiss("--kind", "message").output
+    assert "dismissed: 1 reject" in dismiss("--table", "eu.item", "--column", "price").output
+    assert ["shop"] == [row["database"] for row in depot.rows("rejects")]
+    depot.land(4, "{")
+    assert 2 == len(depot.rows("rejects")), "of what comes later nothing is dismissed"
+
+
 @pytest.mark.parametrize("verb", ["pause", "resume"])
 def test_a_mirror_is_paused_and_resumed(verb: str, depot: Depot) -> None:
     """A pause is written, and ended, without Spark."""
