@@ -287,6 +287,7 @@ def test_a_masked_column_gets_its_masked_default(tmp_path: Path) -> None:
     assert "secret" not in books
 
 
+@pytest.mark.one_of(3, "shape")
 @pytest.mark.parametrize("shape", ["debezium", "flat", "canal", "maxwell", "dms", "ogg"])
 def test_a_new_column_that_nothing_explains_is_an_error(tmp_path: Path, shape: str) -> None:
     """Without a schema and a statement, ADD COLUMN ... DEFAULT 7 cannot be told from one without a default."""
@@ -311,6 +312,7 @@ def test_a_row_that_comes_again_or_a_decision_settles_a_new_column(tmp_path: Pat
 NEVER_NULL = ["maxwell", "dms", "ogg"]
 
 
+@pytest.mark.one_of(3, "shape")
 @pytest.mark.parametrize("shape", NEVER_NULL)
 def test_a_new_column_where_nulls_may_be_left_out(tmp_path: Path, shape: str) -> None:
     """No message tells a column that was added from one that was NULL before: what old rows have was taken for NULL."""
@@ -322,6 +324,7 @@ def test_a_new_column_where_nulls_may_be_left_out(tmp_path: Path, shape: str) ->
     assert "`left_out: null`" in " ".join(feed.result.failures)
 
 
+@pytest.mark.one_of(3, "shape")
 @pytest.mark.parametrize("shape", NEVER_NULL)
 def test_a_source_that_is_known_to_leave_nulls_out(tmp_path: Path, shape: str) -> None:
     """What such rows lack is NULL: a complaint about each column that is sometimes NULL would hide the others."""
@@ -486,7 +489,7 @@ def said(feed: Feed) -> list[str]:
     return [*feed.result.failures, *feed.result.warnings]
 
 
-@pytest.mark.one_of(2, "batches")
+@pytest.mark.one_of(4, "shape", "batches")
 @pytest.mark.parametrize("shape", ["debezium", "flat"])
 @pytest.mark.parametrize("rule", [TableRule("*", keys=("id",)), TableRule("*", no_key="full_row")])
 @pytest.mark.parametrize("batches", [1, 2])
@@ -614,6 +617,7 @@ def test_labels_with_commas(tmp_path: Path) -> None:
     assert ["a,b", "x,b"] == feed.column("v")
 
 
+@pytest.mark.one_of(4, "kind", "batches")
 @pytest.mark.parametrize(
     ("now", "expected", "unknown"),
     [
@@ -760,6 +764,7 @@ W = ("w", "string", True)
 LARGE = "__debezium_unavailable_value"
 
 
+@pytest.mark.one_of(4, "shape", "policy")
 @pytest.mark.parametrize("shape", ["debezium", "flat"])
 @pytest.mark.parametrize("w", ["short", LARGE])
 @pytest.mark.parametrize("policy", ["lenient", "evolve"])
@@ -798,6 +803,7 @@ def test_columns_that_exchange_their_names(tmp_path: Path) -> None:
     assert [] == said(feed)
 
 
+@pytest.mark.one_of(2, "policy")
 @pytest.mark.parametrize("policy", ["lenient", "evolve"])
 def test_a_column_that_takes_over_the_name_of_another(tmp_path: Path, policy: Any) -> None:
     """RENAME v TO v_old, w TO v: only columns that exchange their names may be those of another table."""
@@ -822,6 +828,7 @@ def test_a_key_column_with_another_name(tmp_path: Path) -> None:
     assert [(1, "a"), (2, "c")] == [(int(row["pk"]), row["v"]) for row in rows]
 
 
+@pytest.mark.one_of(2, "batches")
 @pytest.mark.parametrize("batches", [1, 2])
 def test_a_column_that_moved_to_the_end(tmp_path: Path, batches: int) -> None:
     """It was dropped and made again: older rows kept the values of the former one, and nothing said so."""
@@ -844,6 +851,7 @@ def test_columns_that_come_and_go_are_not_renamed(tmp_path: Path, now: tuple[Des
     assert [] == feed.unknown()
 
 
+@pytest.mark.one_of(2, "policy")
 @pytest.mark.parametrize("policy", ["lenient", "evolve"])
 @pytest.mark.parametrize("default", [6, None])
 def test_a_column_that_comes_back_is_another_one(tmp_path: Path, default: int | None, policy: Any) -> None:
@@ -907,6 +915,7 @@ def test_a_new_column_without_a_value_in_older_rows_after_others_of_its_name(tmp
     assert ([None, None, None, None, 7], []) == (feed.column("c"), said(feed))
 
 
+@pytest.mark.one_of(2, "policy")
 @pytest.mark.parametrize("default", [6, None])
 @pytest.mark.parametrize("policy", ["lenient", "evolve"])
 def test_a_new_column_by_the_former_name_of_another(tmp_path: Path, policy: Any, default: int | None) -> None:
@@ -944,6 +953,7 @@ MICROS = "io.debezium.time.MicroTimestamp"
 ZONED = "io.debezium.time.ZonedTimestamp"
 
 
+@pytest.mark.one_of(3, "batches")
 @pytest.mark.parametrize("batches", [1, 2, 3])
 def test_a_type_that_changed_with_or_after_the_name(tmp_path: Path, batches: int) -> None:
     """The other name was taken for a statement that says what became of the values: no check asked about them."""
@@ -985,6 +995,7 @@ def test_a_wider_type_with_another_name(tmp_path: Path) -> None:
     assert [] == said(feed)
 
 
+@pytest.mark.one_of(2, "shape")
 @pytest.mark.parametrize("shape", ["debezium", "flat"])
 def test_a_column_that_is_added_and_dropped_in_one_batch(tmp_path: Path, shape: str) -> None:
     """Each row's schema says which columns there are: none was left out of a row."""

@@ -27,6 +27,7 @@ def notes(mine: Shops, column: str = "note") -> dict[int, Any]:
     }
 
 
+@pytest.mark.one_of(2, "policy")
 @pytest.mark.parametrize("policy", ["lenient", "evolve"])
 @pytest.mark.parametrize("later", [True, False], ids=["with new rows", "with nothing new"])
 def test_what_was_ignored_is_applied_later(later: bool, policy: str, tmp_path: Path) -> None:

@@ -227,6 +227,7 @@ def test_a_partition_whose_rows_come_under_its_own_name(
     assert asks == ([PART] if loaded else [])
 
 
+@pytest.mark.one_of(2, "cut")
 @pytest.mark.parametrize("made", [(PART,), (P2, ATTACH)])
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_table_that_was_loaded_with_rows_of_its_partitions(

@@ -253,7 +253,7 @@ OLD_KEYS: dict[str, tuple[list[Any], list[tuple[int, int]], bool]] = {  # statem
 }  # fmt: skip
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(4, "cut", "policy")
 @pytest.mark.parametrize("policy", ["lenient", "evolve"])
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("case", OLD_KEYS)
@@ -747,6 +747,7 @@ def by_id(depot: Depot) -> list[dict[str, Any]]:
     return list(depot.lake().ask_mirror("mirrors/yard/depot", "SELECT * FROM {mirror} AS m ORDER BY id"))
 
 
+@pytest.mark.one_of(3, "cut")
 @pytest.mark.parametrize("cut", ["together", "after the rows", "alone"])
 @pytest.mark.parametrize("default", [None, "0", "7"])
 def test_a_column_that_leaves_the_key_again_keeps_what_filled_it(
@@ -777,6 +778,7 @@ def test_a_column_that_leaves_the_key_again_keeps_what_filled_it(
     assert known == (not failed)
 
 
+@pytest.mark.one_of(2, "cut")
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize(
     ("declared", "filled"),
@@ -800,7 +802,7 @@ def test_a_column_that_is_added_to_the_key_is_filled_in_strict_mode_too(
     assert [] == depot.lake().ask("SELECT \"check\" FROM {checks} WHERE state = 'fail'")
 
 
-@pytest.mark.one_of(2, "cut")
+@pytest.mark.one_of(4, "cut", "policy")
 @pytest.mark.parametrize("policy", ["lenient", "evolve"])
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_new_key_leaves_labels_and_says_which_bytes_nothing_says(

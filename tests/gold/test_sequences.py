@@ -33,6 +33,7 @@ def sequence_row(start: int, kind: str = "INSERT") -> dict[str, Any]:
     }
 
 
+@pytest.mark.one_of(2, "cut")
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("no_key", ["hold", "append"])
 def test_a_sequence_is_neither_mirrored_nor_held(tmp_path: Path, no_key: Any, cut: bool) -> None:

@@ -315,7 +315,7 @@ CHANGED_AND_RENAMED = {
 }
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(2, "cut")
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("name", CHANGED_AND_RENAMED)
 def test_a_statement_that_changes_a_table_and_its_name(tmp_path: Path, name: str, *, cut: bool) -> None:
@@ -461,6 +461,7 @@ COLUMNS_OF_A_LIFE: dict[str, list[Say]] = {
 }  # fmt: skip
 
 
+@pytest.mark.one_of(2, "cut")
 @pytest.mark.parametrize("cut", [False, True])
 @pytest.mark.parametrize("name", COLUMNS_OF_A_LIFE)
 def test_a_column_from_before_the_last_rename_is_announced(tmp_path: Path, name: str, *, cut: bool) -> None:
@@ -705,7 +706,7 @@ def test_a_key_in_two_spellings(
     assert [5] == yard.keys("hall")
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.one_of(2, "cut")
 @pytest.mark.parametrize("made", ["LIKE hall", "(LIKE hall)", "IF NOT EXISTS"])
 @pytest.mark.parametrize("cut", [False, True])
 def test_a_copy_has_the_key_of_the_other_table(tmp_path: Path, made: str, *, cut: bool) -> None:

@@ -150,6 +150,7 @@ def test_a_second_snapshot_of_a_table_without_a_key_is_said(
     assert "--complete" in words
 
 
+@pytest.mark.one_of(4, "batches", "dialect")
 @pytest.mark.parametrize("batches", [False, True])
 @pytest.mark.parametrize("dialect", ["postgresql", "mysql"])
 @pytest.mark.parametrize("whole", [True, False])
@@ -168,6 +169,7 @@ def test_a_snapshot_that_comes_again_at_its_position_is_said(
     assert {} == table.batch(*table.snapshot(300, {1: "a", 2: "b"}))
 
 
+@pytest.mark.one_of(4, "batches", "dialect")
 @pytest.mark.parametrize("batches", [False, True])
 @pytest.mark.parametrize("dialect", ["postgresql", "mysql"])
 @pytest.mark.parametrize("begins", ["first", "first_in_data_collection"])

@@ -335,6 +335,7 @@ def numbered(tmp_path: Path) -> Shops:
     return mine
 
 
+@pytest.mark.one_of(2, "pause")
 @pytest.mark.parametrize(
     "pause", [pytest.param(1, id="one by one"), pytest.param(0, id="in one transaction")]
 )
@@ -441,6 +442,7 @@ def dms(shops: Shops, kind: str, key: int, text: str, at: int | str, **more: str
     shops.lines.append(json.dumps({"metadata": meta, "data": {"id": key, "text": text}}))
 
 
+@pytest.mark.one_of(2, "name")
 @pytest.mark.parametrize(
     ("late", "count"), [([("update", 1, "c", 20)], 1), ([("update", 3, "n", 20)], 0), ([], 0)]
 )

@@ -148,6 +148,7 @@ WITH_KEYS = {
 }
 
 
+@pytest.mark.one_of(2, "dialect")
 @pytest.mark.parametrize("case", WITH_KEYS)
 @pytest.mark.parametrize("dialect", ["oms-shareplex", "dts-shareplex"])
 def test_updates_with_the_key_alone_name_the_option(tmp_path: Path, dialect: str, case: str) -> None:
