@@ -20,7 +20,7 @@ from tests.formats.one_history.relatives import sent_document
 from tests.formats.one_history.replay import decoded, delivered, differences, folded, statements
 from tests.formats.one_history.writing import Dialect, Loss
 
-SEEDS = int(os.environ.get("ONE_HISTORY_SEEDS", "50"))
+SEEDS = int(os.environ.get("ONE_HISTORY_SEEDS", "30"))
 MORE = range(SEEDS, SEEDS + 400)  # of `make slow`
 WRITERS = [
     import_module(f"{one_history.__name__}.{module.name}")
