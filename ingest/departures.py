@@ -54,9 +54,30 @@ class Departure(NamedTuple):
 
 
 class _Owed(NamedTuple):
+    """A former row that still has to leave its key."""
+
     row: Any
     transaction: str | None
     by_move: bool  # the newcomer had another key: no source does so for what is an update
+
+    def departure(self, change: Change, present: PresentRow) -> Departure:
+        """What a departure of the same transaction takes, or one outside of transactions."""
+        of_former, of_present = (_describes(change, row) for row in (self.row, present))
+        if self.transaction is not None:
+            if of_present and not of_former:
+                return Departure(present, returns=self.row)
+            return Departure(self.row, stays=True)
+        if not of_former:
+            return Departure(present)
+        if not of_present or self._is_twin(change, present):
+            return Departure(self.row, stays=True)
+        return Departure(present, undecided=self.by_move and self.row.values != present.values)
+
+    def _is_twin(self, change: Change, present: PresentRow) -> bool:
+        """True if an equal row stays, whichever leaves; but a row of a load may be the one that has come."""
+        if not self.by_move or self.row.loaded:
+            return False
+        return _says_all(change) or _are_equal(self.row, present)
 
 
 class _Settled(NamedTuple):
@@ -124,47 +145,34 @@ class Crossings:
 
     def leaving(self, key: Hashable, event: PlacedChange, present: PresentRow | None) -> Departure:
         """What a departure takes from a key, without applying it."""
-        change = event.change
-        settled, owed = self._settled.get(key), self._owed.get(key)
         if present is None:
             return Departure(None)
-        transaction = transaction_of(change)
-        has_left = settled is not None and settled.transaction == transaction
+        transaction = transaction_of(event.change)
+        settled, owed = self._settled.get(key), self._owed.get(key)
         # an insert that names its old key follows the delete, or comes before it; the same message may come again
-        if settled is not None and has_left and _is_settled(event, settled):
+        if settled is not None and settled.transaction == transaction and _is_settled(event, settled):
             return Departure(settled.row, stays=True)
         if owed is None or owed.transaction != transaction:
             return Departure(present)
-        of_former, of_present = (_describes(change, row) for row in (owed.row, present))
-        # whichever leaves, an equal row stays; but a row of a load may be the one that has come
-        is_twin = (
-            owed.by_move and not owed.row.loaded and (_says_all(change) or _are_equal(owed.row, present))
-        )
-        decided = of_former or not of_present if transaction is not None else of_former and not of_present
-        if decided or (of_former and of_present and is_twin):
-            return Departure(owed.row, stays=True)
-        if transaction is not None:
-            return Departure(present, returns=owed.row)
-        differ = owed.row.values != present.values
-        return Departure(present, undecided=of_former and of_present and differ and owed.by_move)
+        return owed.departure(event.change, present)
 
     def depart(self, key: Hashable, event: PlacedChange, present: PresentRow | None) -> Departure:
         """What a departure takes from a key."""
         taken = self.leaving(key, event, present)
-        if present is None:
-            self._left.add(key)
-        elif not taken.stays and key in self._begun:
-            transaction = transaction_of(event.change)
-            if self._begun.pop(key) == transaction and (transaction or not _describes(event.change, present)):
-                self.doubted.add(key)
+        transaction = transaction_of(event.change)
+        self._owed.pop(key, None)
         if taken.stays:
             place = event.order if event.change.op is Op.INSERT else None
-            self._settled[key] = _Settled(taken.takes, transaction_of(event.change), _said(event), place)
-        else:
-            self._settled.pop(key, None)
-        self._owed.pop(key, None)
-        if not taken.stays:
-            self._moved.pop(key, None)
+            self._settled[key] = _Settled(taken.takes, transaction, _said(event), place)
+            return taken
+        self._settled.pop(key, None)
+        self._moved.pop(key, None)
+        if present is None:
+            self._left.add(key)
+        elif key in self._begun:
+            begun = self._begun.pop(key)
+            if begun == transaction and (transaction or not _describes(event.change, present)):
+                self.doubted.add(key)
         return taken
 
 
@@ -222,7 +230,7 @@ def _describes(change: Change, row: PresentRow) -> bool:
     """True if a row may be the one that a change says was there."""
     for column, said in change.old_cells.items():
         if column in row.values:
-            kind = change.types.get(column) or row.types.get(column) or "unknown"
+            kind = types.first_known(change.types.get(column), row.types.get(column))
             # where a dialect hides large values, an update whose images both have NULL says nothing of the column
             is_hidden = said is None and types.base(kind) in MAY_BE_LARGE and not _stays_null(change, column)
             if not is_hidden and not same_value(kind, said, row.values[column]):

@@ -244,22 +244,27 @@ class Chain:
             return
         for column, said in self.images.of(change).items():
             had = row.values.get(column)
-            if said == had:
+            if said == had or self._is_unsure(column, said, change, key, row):
                 continue
             sent, held = change.types.get(column), row.types.get(column)
-            kind = sent or held or self.logical.get(column) or "unknown"
-            is_known = column in row.values or (row.complete and said is not None)
-            is_open = had is None and (key, column) in self._open
-            is_hidden = said is None and self._may_hide(change, column, kind)
-            # what an instant is without a zone depends on the session that converted the column
-            is_certain = is_known and not (is_open or is_hidden or _moves_in_time(sent, held))
-            if is_certain and not same_value(kind, said, had):
+            kind = types.first_known(sent, held, self.logical.get(column))
+            if not self._may_hide(change, column, said, kind) and not same_value(kind, said, had):
                 yield Mismatch(column, said, had)
 
-    def _may_hide(self, change: Change, column: str, kind: str) -> bool:
+    def _is_unsure(self, column: str, said: str | None, change: Change, key: Key, row: Row) -> bool:
+        """True if the changes before do not give the value that a row had in a column of an image before."""
+        if column not in row.values and (said is None or not row.complete):
+            return True
+        if row.values.get(column) is None and (key, column) in self._open:
+            return True
+        # what an instant is without a zone depends on the session that converted the column
+        return _moves_in_time(change.types.get(column), row.types.get(column))
+
+    def _may_hide(self, change: Change, column: str, said: str | None, kind: str) -> bool:
         """True if NULL before may stand for a large value: silver leaves out such a column if it is NULL after, too."""
-        is_null_after = change.op is Op.UPDATE and change.new_cells.get(column) is None
-        return self.images.hides_large and not is_null_after and types.base(kind) in MAY_BE_LARGE
+        if said is not None or not self.images.hides_large or types.base(kind) not in MAY_BE_LARGE:
+            return False
+        return change.op is not Op.UPDATE or change.new_cells.get(column) is not None
 
     def _excuse(self, event: Placed, key: Key, differences: Sequence[Mismatch] = ()) -> Excuse | None:
         if not self._said.isdisjoint(self.images.identities(event)):

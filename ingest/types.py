@@ -58,6 +58,11 @@ def is_logical(name: str) -> bool:
     return name in (*LOGICAL, "bit(64)") or bool(_FRACTION.fullmatch(name))
 
 
+def first_known(*logical: str | None) -> str:
+    """The first of several types that is named at all; `unknown` if none is."""
+    return next(filter(None, logical), "unknown")
+
+
 @lru_cache(maxsize=1024)  # as are the next ones: asked for each cell that is compared
 def base(logical: str) -> str:
     """``decimal`` of ``decimal(10,2)``, ``uint32`` of ``uint32 zerofill 5``; every other type is its own base."""

@@ -507,10 +507,10 @@ def _clusters(mirror: Mirror, rule: TableRule) -> Clusters:
     return Clusters(tuple(columns[name].column for name in rule.cluster_by))
 
 
-def announced(paths: Iterable[str], known: Container[str], batch: int) -> Decision:
+def announced(paths: Iterable[str], mirrors_of_lake: Container[str], batch: int) -> Decision:
     """The decision that these mirrors' changes are decoded again; unknown mirrors are to be created."""
-    announced_paths = sorted(path for path in paths if path in known)
-    new = sorted(path for path in paths if path not in known)
+    announced_paths = sorted(path for path in paths if path in mirrors_of_lake)
+    new = sorted(path for path in paths if path not in mirrors_of_lake)
     return Decision(DECODED, CHANGES.name, {"mirrors": announced_paths, "new": new}, batch)
 
 
@@ -546,7 +546,7 @@ def grown(
     declared = rule.declared
     for name in dict.fromkeys((*before, *keys, *seen) if reshaped else (*keys, *seen)):
         if name not in have and (name in keys or not rule.leaves_out(name)):
-            logical = declared.get(name) or seen.get(name) or "unknown"
+            logical = types.first_known(declared.get(name), seen.get(name))
             column = before.get(name, Column(name, "", logical))
             columns.append(replace(column, column=rule.names.get(name) or column_name(name, taken)))
     columns = [_typed(column, declared.get(column.name), seen) for column in columns]
