@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -40,55 +41,83 @@ def sample(file: str, framing: str | None, count: int) -> tuple[str, list[bytes]
 
 def judge(file: str, framing: str, sampled: list[bytes], damage: str | None) -> dict[str, Any]:
     """The result as one object: format, evidence, rivals, odd messages, what is open, a block to paste."""
-    seen = [_evidence(message) for message in sampled]
-    pairs = list(zip(sampled, seen, strict=True))
-    spoken = {  # for each format with a mark in the sample, whether each message speaks for it
-        name: [
-            _is_marked(name, evidence) or _reads_as(name, message, evidence) for message, evidence in pairs
-        ]
-        for name in sorted({name for evidence in seen for name in evidence})
-    }
-    # at last, how many messages a format can decode by itself: what distinguishes bare Avro from framed
-    rank = {
-        name: (
-            sum(said),
-            *_marks(name, seen),
-            sum(_reading(name, message) is not None for message in sampled),
-        )
-        for name, said in spoken.items()
-    }
-    best = [name for name in rank if rank[name] == max(rank.values())]
-    winner = best[0] if len(best) == 1 else None
-    odd: dict[str, list[int]] = {}  # numbers, from 1, of messages that do not fit, by what they look like
-    for i, (fits, evidence) in enumerate(zip(spoken[best[0]], seen, strict=True) if best else (), 1):
-        if not fits:
-            odd.setdefault(" or ".join(evidence) or _UNKNOWN, []).append(i)
-    is_certain = winner is not None and any(_marks(winner, seen)[:1])
+    seen = _Sample(sampled, [_evidence(message) for message in sampled])
     verdict: dict[str, Any] = {
         "file": file,
         "framing": framing,
         "messages": len(sampled),
         "damage": damage,
-        "format": winner,
-        "certain": is_certain,
-        "candidates": best,
-        "unread": None if best else next((kind.words for kind in map(unread.named, sampled) if kind), None),
-        "rivals": [] if is_certain or not best else _rivals(best[0], sampled),
-        "evidence": [
-            {"format": name, "evidence": text, "messages": number}
-            for (name, text), number in Counter(
-                (name, evidence[name]) for evidence in seen for name in best if name in evidence
-            ).items()
-        ],
-        "odd": odd,
-        "open": dict(formats.load(winner).ABOUT.options) if winner else {},
+        "format": None,
+        "certain": False,
+        "candidates": seen.best(),
+        "unread": None,
+        "rivals": [],
+        "evidence": [],
+        "odd": {},
+        "open": {},
+        "sources": None,
     }
-    is_source = winner is not None and is_one_source(verdict)
-    text = block(file, winner, framing, doubt=doubt(verdict)) if winner and is_source else None
-    return verdict | {"sources": text}
+    if not verdict["candidates"]:
+        words = (kind.words for kind in map(unread.named, sampled) if kind)
+        return verdict | {"unread": next(words, None)}
+    first, *others = verdict["candidates"]
+    verdict |= {"odd": seen.odd(first), "evidence": seen.proofs(verdict["candidates"])}
+    verdict["certain"] = not others and seen.marks(first)[0] > 0
+    if not verdict["certain"]:
+        verdict["rivals"] = _rivals(first, sampled)
+    if others:
+        return verdict
+    verdict |= {"format": first, "open": dict(formats.load(first).ABOUT.options)}
+    if is_one_source(verdict):
+        verdict["sources"] = block(file, first, framing, doubt=doubt(verdict))
+    return verdict
 
 
-def is_one_source(verdict: dict[str, Any]) -> bool:
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """Messages, and what each format says of each of them."""
+
+    messages: list[bytes]
+    evidence: list[dict[str, str]]
+
+    def best(self) -> list[str]:
+        """The formats, of those with a mark in the sample, for which most messages speak; several if these are equal."""
+        ranks = {name: self._rank(name) for name in sorted({name for said in self.evidence for name in said})}
+        return [name for name, rank in ranks.items() if rank == max(ranks.values())]
+
+    def _rank(self, name: str) -> tuple[int, ...]:
+        # at last, how many messages a format can decode by itself: what distinguishes bare Avro from framed
+        decoded = sum(_reading(name, message) is not None for message in self.messages)
+        return sum(self._speak(name)), *self.marks(name), decoded
+
+    def _speak(self, name: str) -> Iterator[bool]:
+        """Whether each message speaks for a format."""
+        for message, said in zip(self.messages, self.evidence, strict=True):
+            yield _is_marked(name, said) or _reads_as(name, message, said)
+
+    def marks(self, name: str) -> tuple[int, int]:
+        """How many messages carry a mark of the format alone, and how many one that its sisters may carry."""
+        marks = [said[name] for said in self.evidence if name in said]
+        shared = sum(isinstance(mark, formats.SharedEvidence) for mark in marks)
+        return len(marks) - shared, shared
+
+    def odd(self, name: str) -> dict[str, list[int]]:
+        """The numbers, from 1, of the messages that do not speak for a format, by what they look like."""
+        numbers: dict[str, list[int]] = {}
+        for number, (speaks, said) in enumerate(zip(self._speak(name), self.evidence, strict=True), 1):
+            if not speaks:
+                numbers.setdefault(" or ".join(said) or _UNKNOWN, []).append(number)
+        return numbers
+
+    def proofs(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """Each proof of some formats, with the number of messages that have it."""
+        proofs = Counter((name, said[name]) for said in self.evidence for name in names if name in said)
+        return [
+            {"format": name, "evidence": text, "messages": number} for (name, text), number in proofs.items()
+        ]
+
+
+def is_one_source(verdict: Mapping[str, Any]) -> bool:
     """True if the messages are of one format, apart from a minority that is of none: they become rejects."""
     unknown = verdict["odd"].get(_UNKNOWN, [])
     return not verdict["odd"].keys() - {_UNKNOWN} and 2 * len(unknown) < max(1, verdict["messages"])
@@ -107,13 +136,6 @@ def _evidence(message: bytes) -> dict[str, str]:
         if evidence:
             by_format[name] = evidence
     return by_format
-
-
-def _marks(name: str, seen: list[dict[str, str]]) -> tuple[int, int]:
-    """How many messages carry a mark of the format alone, and how many one that its sisters may carry."""
-    marks = [evidence[name] for evidence in seen if name in evidence]
-    shared = sum(isinstance(mark, formats.SharedEvidence) for mark in marks)
-    return len(marks) - shared, shared
 
 
 def _is_marked(name: str, evidence: Mapping[str, str]) -> bool:
@@ -245,45 +267,49 @@ def quoted(text: str) -> str:
 
 
 def in_words(verdict: dict[str, Any]) -> str:
-    count, file = verdict["messages"], verdict["file"]
+    if verdict["format"]:
+        return "\n".join(_of_format(verdict))
+    if verdict["candidates"]:
+        return "\n".join(_of_several(verdict))
+    count = verdict["messages"]
+    said = f"none of {counted(count, 'message')} is of a known format; `ingest formats` lists them"
     if not count:
-        return f"{file}: holds no messages" + (f"; {verdict['damage']}" if verdict["damage"] else "")
-    if not verdict["candidates"]:
-        if verdict["unread"]:
-            return f"{file}: {verdict['unread']}"
-        return (
-            f"{file}: none of {counted(count, 'message')} is of a known format; `ingest formats` lists them"
-        )
-    if not verdict["format"]:
-        first, *others = verdict["candidates"]
-        apart = [
-            f"  {first} and {rival['format']} read them {'differently: ' + rival['differs'] if rival['differs'] else _ALIKE}"
-            for rival in verdict["rivals"]
-            if rival["format"] in others
-        ]
-        head = f"{file}: {listed(verdict['candidates'])}; the messages do not show which"
-        return "\n".join([head, *_why(verdict), *apart])
+        said = "; ".join(filter(None, ("holds no messages", verdict["damage"])))
+    return f"{verdict['file']}: {verdict['unread'] or said}"
+
+
+def _of_several(verdict: Mapping[str, Any]) -> Iterator[str]:
+    """Which formats the messages may be of, and what they read differently."""
+    first, *others = verdict["candidates"]
+    yield f"{verdict['file']}: {listed(verdict['candidates'])}; the messages do not show which"
+    yield from _why(verdict)
+    for rival in verdict["rivals"]:
+        if rival["format"] in others:
+            differ = f"differently: {rival['differs']}" if rival["differs"] else _ALIKE
+            yield f"  {first} and {rival['format']} read them {differ}"
+
+
+def _of_format(verdict: Mapping[str, Any]) -> Iterator[str]:
+    """Which format the messages are of, what does not fit, and what they do not show."""
     about = formats.load(verdict["format"]).ABOUT
-    lines = [f"{file}: {verdict['format']} ({about.title})", *_why(verdict)]
-    if uncertain := doubt(verdict):
-        lines.append(f"  {uncertain}")
-    if about.to_decide:
-        lines.append(f"  {about.to_decide}")
+    yield f"{verdict['file']}: {verdict['format']} ({about.title})"
+    yield from _why(verdict)
+    yield from (f"  {text}" for text in (doubt(verdict), about.to_decide) if text)
     for name, numbers in verdict["odd"].items():
-        shown = ", ".join(map(str, numbers[:_SHOWN])) + (", ..." if len(numbers) > _SHOWN else "")
-        lines.append(f"  does not fit: {len(numbers)} of {counted(count, 'message')}: {name}, number {shown}")
-    if verdict["odd"] and is_one_source(verdict):
-        lines.append("  A run rejects such messages: it keeps them, counts them and says where they are.")
-    elif verdict["odd"]:
-        return "\n".join(
-            [*lines, "", "Several formats in one file cannot be one source; split the file by format."]
-        )
-    lines += ["", "The messages do not show:" if verdict["open"] else ""]
-    lines += [f"  {option}: {text}" for option, text in verdict["open"].items()]
-    return "\n".join([*lines, "", verdict["sources"]])
+        shown = ", ".join([*map(str, numbers[:_SHOWN]), *(["..."] if len(numbers) > _SHOWN else [])])
+        of = counted(verdict["messages"], "message")
+        yield f"  does not fit: {len(numbers)} of {of}: {name}, number {shown}"
+    if not is_one_source(verdict):
+        yield from ("", "Several formats in one file cannot be one source; split the file by format.")
+        return
+    if verdict["odd"]:
+        yield "  A run rejects such messages: it keeps them, counts them and says where they are."
+    yield from ("", "The messages do not show:" if verdict["open"] else "")
+    yield from (f"  {option}: {text}" for option, text in verdict["open"].items())
+    yield from ("", verdict["sources"])
 
 
-def _why(verdict: dict[str, Any]) -> list[str]:
+def _why(verdict: Mapping[str, Any]) -> list[str]:
     several = len(verdict["candidates"]) > 1
     return [
         f"  {proof['messages']} x {proof['format'] + ': ' if several else ''}{proof['evidence']}"

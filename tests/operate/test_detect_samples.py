@@ -40,8 +40,8 @@ def test_one_mark_of_a_sister_outweighs_what_both_share():
     """Many messages without a mark would win against the few that have one."""
     shared = {"dialect": formats.SharedEvidence("of the family")}
     seen = [shared, shared, shared, {"sister": "its own mark"}]
-    assert (0, 3) == detection._marks("dialect", seen)
-    assert (1, 0) == detection._marks("sister", seen)
+    assert (0, 3) == detection._Sample([], seen).marks("dialect")
+    assert (1, 0) == detection._Sample([], seen).marks("sister")
 
 
 def test_a_statement_of_another_type_is_of_the_same_file():
