@@ -16,7 +16,7 @@ import base64
 import datetime as dt
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import NamedTuple
@@ -670,38 +670,49 @@ def _cut_bytes(text: str, most: int, *, padded: bool) -> str:
 
 def _to_label(old: str, _new: str, declared: str) -> Conversion:
     """A label, or the one of a text's number, or none: the empty text.  A collation may take other cases for equal."""
-    labels = types.labels(declared)
-    if not labels:
+    names = types.labels(declared)
+    if not names:
         return UNKNOWN if _group(old) == "enum" else KEEP
-    folded = {label.casefold(): label for label in labels}
-    several = declared.lower().startswith("set")
+    numbered = dict(enumerate(names, 1)) if _group(old) == "text" else {}
+    folded = {name.casefold(): name for name in names}
+    labels = _Labels(names, numbered, folded, several=declared.lower().startswith("set"))
+    return Conversion(labels.convert, doubts=labels.doubts)
 
-    def parts(text: str) -> list[str]:
-        if not several:
-            return [text]
-        listed = _listed(text) if text not in labels else None  # as Maxwell sends it
-        return text.split(",") if listed is None else listed
 
-    def label(text: str) -> str:
-        if text in labels or text.rstrip(" ") in labels:
-            return text.rstrip(" ")
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """The labels of an enumeration, or of a set, which has several of them."""
+
+    names: Sequence[str]
+    numbered: Mapping[int, str]  # by the numbers that a text may have for them
+    folded: Mapping[str, str]  # by their small letters
+    several: bool
+
+    def convert(self, text: str) -> str:
+        """What the server makes of a text."""
+        if not self.several:
+            return self._label(text)
+        wanted = set(map(self._label, self._parts(text)))
+        return ",".join(name for name in self.names if name in wanted)
+
+    def doubts(self, text: str) -> bool:
+        """True if a text has a label only by a collation, or a number."""
+        others = [part for part in self._parts(text) if part not in self.names]
+        return any(part.rstrip(" ").casefold() in self.folded or part.isdecimal() for part in others)
+
+    def _label(self, text: str) -> str:
+        padded = text.rstrip(" ")
+        if text in self.names or padded in self.names:
+            return padded
         if text.isdecimal() and text.isascii():
-            return labels[int(text) - 1] if _group(old) == "text" and 1 <= int(text) <= len(labels) else text
-        return folded.get(text.rstrip(" ").casefold(), "")
+            return self.numbered.get(int(text), text)
+        return self.folded.get(padded.casefold(), "")
 
-    def convert(text: str) -> str:
-        if not several:
-            return label(text)
-        wanted = {label(part) for part in parts(text)}
-        return ",".join(word for word in labels if word in wanted)
-
-    def doubts(text: str) -> bool:
-        return any(
-            part not in labels and (part.rstrip(" ").casefold() in folded or part.isdecimal())
-            for part in parts(text)
-        )
-
-    return Conversion(convert, doubts=doubts)
+    def _parts(self, text: str) -> list[str]:
+        if not self.several or text in self.names:
+            return [text]
+        listed = _listed(text)  # as Maxwell sends it
+        return text.split(",") if listed is None else listed
 
 
 def _listed(text: str) -> list[str] | None:
