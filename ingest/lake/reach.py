@@ -99,44 +99,45 @@ class Reach:
                     yield spread
 
     def _spread(self, effect: Effect) -> Iterator[Effect]:
-        if effect.action in OF_TYPES:
-            yield from self._of_type(effect)
-            self._follow(effect)
-            return
-        if effect.action == "rename_schema":
-            yield from self._schema(effect)
-            return
+        """What an effect comes to, for its own table and others."""
         if effect.action == "add_column":
             effect = self._typed(effect)
-        if effect.action in DESCRIBING:
-            self._follow(effect)
-            if effect.action == "inherit" and effect.note == "partition-of":
-                yield from self._stale_above(effect.table)
-            return
-        if effect.action == "truncate_partition":
-            yield from (
-                self._of_partition(effect) if effect.note != NOT_LOGGED else [self._not_logged(effect)]
-            )
-            return
-        yield effect
-        match effect.action:
-            case "truncate":
-                yield from self._emptied(effect)
-                yield from self._lost_above(effect)
-            case "drop_table":
-                yield from self._dropped(effect)
-                yield from self._lost_above(effect)
-            case "modify_column" | "convert_charset":
-                yield from self._regenerated(effect)
-            case "drop_column" if effect.cascade:
-                yield from (
-                    Effect("drop_column", effect.table, generated)
-                    for generated in self._made_of(effect.table, effect.name)
-                )
-        if effect.action in _OF_CHILDREN and not effect.only:
-            for child in self._children(effect.table, partitions=effect.action not in _OF_COLUMNS):
-                yield from self._spread_to(child, effect)
+        if instead := _INSTEAD.get(effect.action):
+            yield from instead(self, effect)
+        else:
+            yield effect
+            for also in _ALSO.get(effect.action, ()):
+                yield from also(self, effect)
+            yield from self._of_children(effect)
         self._follow(effect)
+
+    def _described(self, _effect: Effect) -> Iterator[Effect]:
+        """Nothing: only later statements reach further."""
+        yield from ()
+
+    def _inherited(self, effect: Effect) -> Iterator[Effect]:
+        """What an attached partition leaves open above it."""
+        self._follow(effect)
+        if effect.note == "partition-of":
+            yield from self._stale_above(effect.table)
+
+    def _of_partition_or_log(self, effect: Effect) -> Iterator[Effect]:
+        if effect.note == NOT_LOGGED:
+            yield self._not_logged(effect)
+        else:
+            yield from self._of_partition(effect)
+
+    def _made_of_dropped(self, effect: Effect) -> Iterator[Effect]:
+        """The columns that go with the one of which they are made."""
+        generated = self._made_of(effect.table, effect.name) if effect.cascade else ()
+        yield from (Effect("drop_column", effect.table, column) for column in generated)
+
+    def _of_children(self, effect: Effect) -> Iterator[Effect]:
+        """What an effect on a table does to its children."""
+        if effect.action not in _OF_CHILDREN or effect.only:
+            return
+        for child in self._children(effect.table, partitions=effect.action not in _OF_COLUMNS):
+            yield from self._spread_to(child, effect)
 
     def _spread_to(self, child: TableId, effect: Effect) -> Iterator[Effect]:
         """The same effect on a child, and on the columns that are made of its column there."""
@@ -190,6 +191,10 @@ class Reach:
             relation.whole, relation.structure = like.whole, like.structure.copy()
         relation.whole |= bool(effect.columns and effect.note in (None, "if-not-exists"))
         relation.structure.take(effect)
+
+    def _is_known(self, table: TableId) -> bool:
+        """True if statements say all of a table's columns and references."""
+        return self.tables.get(table, _Relation()).whole
 
     def _relation(self, table: TableId) -> _Relation:
         return self.tables.setdefault(table, _Relation())
@@ -249,7 +254,7 @@ class Reach:
         if effect.cascade:
             why = f"TRUNCATE {effect.table} CASCADE empties it if it refers to that table, and no CREATE TABLE says so"
             for table in self._of_database(effect.table, but=reached):
-                if not (table in self.tables and self.tables[table].whole):
+                if not self._is_known(table):
                     yield _unread(table, why)
 
     def _dropped(self, effect: Effect) -> Iterator[Effect]:
@@ -459,8 +464,6 @@ class Reach:
 
     def _of_type(self, effect: Effect) -> Iterator[Effect]:
         """What a statement on a type does to the columns that have it."""
-        if effect.action in DESCRIBING:
-            return
         name = self._as_made(effect.table)
         for table, column, single in [*self._users(name)]:
             spelt = self.tables[table].structure.columns[column].name
@@ -475,7 +478,7 @@ class Reach:
         why = f"a type was changed ({effect.table}), and no CREATE TABLE says which columns are of it"
         for table in self._of_database(effect.table):
             may_be_of_it = any(types.base(sent_type) in _OF_OWN_TYPES for sent_type in self.sent(table))
-            if may_be_of_it and not (table in self.tables and self.tables[table].whole):
+            if may_be_of_it and not self._is_known(table):
                 yield _unread(table, why)
 
     def _as_made(self, name: TableId) -> TableId:
@@ -484,3 +487,22 @@ class Reach:
 
 def _unread(table: TableId, why: str) -> Effect:
     return Effect("unread", table, note=why)
+
+
+_Spreads = Callable[[Reach, Effect], Iterator[Effect]]
+_INSTEAD: Mapping[str, _Spreads] = {
+    **dict.fromkeys(OF_TYPES, Reach._of_type),
+    **dict.fromkeys(DESCRIBING, Reach._described),
+    "inherit": Reach._inherited,
+    "rename_schema": Reach._schema,
+    "truncate_partition": Reach._of_partition_or_log,
+}
+"""What takes the place of an effect that is none on the rows or the columns of the table that it names."""
+_ALSO: Mapping[str, Sequence[_Spreads]] = {
+    "truncate": (Reach._emptied, Reach._lost_above),
+    "drop_table": (Reach._dropped, Reach._lost_above),
+    "modify_column": (Reach._regenerated,),
+    "convert_charset": (Reach._regenerated,),
+    "drop_column": (Reach._made_of_dropped,),
+}
+"""What an effect on a table does to others, and to other columns, besides."""
