@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -161,42 +162,107 @@ class _BoundedComposer(Composer):
             self._depth -= 1
 
 
-def _yaml_problem(error: MarkedYAMLError, text: str) -> tuple[int, int, str]:
-    """Line, column and what is wrong there, by what the file has at the error's place if it is a frequent mistake."""
-    mark = error.problem_mark or error.context_mark
-    line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
-    rest, said = text[mark.index :] if mark else "", str(error.problem or "the file is not YAML").strip()
-    context = str(error.context or "").strip()
-    if rest.startswith("\t"):
-        return line, column, "a tab is where YAML wants spaces; indent with spaces"
-    if rest.startswith("---"):
-        return line, column, "a second document starts here; keep one pipeline in one file"
-    opened = error.context_mark
-    bracket = text[opened.index : opened.index + 1] if opened else ""
-    if opened and context.startswith("while parsing a flow") and (closing := _CLOSES.get(bracket)):
-        if opened.line + 1 == line:
-            return line, column, f"a comma or the {closing} is missing before this"
-        is_open = f"this {bracket} is not closed: a comma or the {closing} is missing behind it"
-        return opened.line + 1, opened.column + 1, is_open
-    lines = text.splitlines()
-    if said.startswith("mapping values are not allowed"):
-        if re.search(r":\s", lines[line - 1][: column - 1]):
-            return line, column, "a second key on this line; write each key on a line of its own"
-        # the text of a line above goes on in this one
-        before = next((n for n in range(line - 1, 0, -1) if _COMMENT.sub("", lines[n - 1]).strip()), line)
-        if re.search(r":\s", _COMMENT.sub("", lines[before - 1])):
-            start = len(lines[line - 1]) - len(lines[line - 1].lstrip()) + 1
-            is_indented = "this line is indented further than the one it belongs to"
-            return line, start, f"{is_indented}; indent all keys of an entry alike"
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A place of a text, counted from 0, as the library's marks have it."""
+
+    line: int
+    column: int
+    index: int
+
+
+_NOWHERE = _Place(0, 0, sys.maxsize)
+Problem = tuple[int, int, str]
+"""Line and column, from 1, and what is wrong there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _YamlFault:
+    """What the library says of a text that is not YAML, and what the text has there."""
+
+    text: str
+    mark: Any  # the library's, or `_Place`
+    opened: Any  # where what it was reading begins
+    said: str
+    context: str
+
+    @classmethod
+    def of(cls, error: MarkedYAMLError, text: str) -> _YamlFault:
+        mark = error.problem_mark or error.context_mark or _NOWHERE
+        said = str(error.problem or "the file is not YAML").strip()
+        return cls(text, mark, error.context_mark or mark, said, str(error.context or "").strip())
+
+    @property
+    def line(self) -> int:
+        """Its line, from 1."""
+        return int(self.mark.line) + 1
+
+    def here(self, problem: str) -> Problem:
+        """A problem at its place."""
+        return self.line, self.mark.column + 1, problem
+
+
+def _yaml_problem(error: MarkedYAMLError, text: str) -> Problem:
+    """Where and what is wrong, by what the file has at the error's place if it is a frequent mistake."""
+    fault = _YamlFault.of(error, text)
+    said = ": ".join(filter(None, (fault.context, fault.said)))
+    return next(filter(None, (rule(fault) for rule in _MISTAKES)), fault.here(f"is not YAML: {said}"))
+
+
+def _out_of_place(fault: _YamlFault) -> Problem | None:
+    for words, problem in _REFUSED.items():
+        if fault.text.startswith(words, fault.mark.index):
+            return fault.here(problem)
+    return None
+
+
+_REFUSED = {
+    "\t": "a tab is where YAML wants spaces; indent with spaces",
+    "---": "a second document starts here; keep one pipeline in one file",
+}
+
+
+def _not_closed(fault: _YamlFault) -> Problem | None:
+    bracket = fault.text[fault.opened.index :][:1]
+    closing = _CLOSES.get(bracket)
+    if not closing or not fault.context.startswith("while parsing a flow"):
+        return None
+    if fault.opened.line == fault.mark.line:
+        return fault.here(f"a comma or the {closing} is missing before this")
+    is_open = f"this {bracket} is not closed: a comma or the {closing} is missing behind it"
+    return fault.opened.line + 1, fault.opened.column + 1, is_open
+
+
+def _second_value(fault: _YamlFault) -> Problem | None:
+    """A colon where there can be no value: of a second key on the line, or as the text of a line above goes on in this one."""
+    if not fault.said.startswith("mapping values are not allowed"):
+        return None
+    lines, line = fault.text.splitlines(), fault.line
+    if re.search(r":\s", lines[line - 1][: fault.mark.column]):
+        return fault.here("a second key on this line; write each key on a line of its own")
+    before = next((n for n in range(line - 1, 0, -1) if _COMMENT.sub("", lines[n - 1]).strip()), line)
+    if not re.search(r":\s", _COMMENT.sub("", lines[before - 1])):
         return _without_colon(lines, before)
-    if said.startswith("could not find expected ':'") and opened:
-        return _without_colon(lines, opened.line + 1)
-    if "expected <block end>" in said and mark:
-        is_not_aligned = "this line is not indented as the lines are that it belongs to"
-        return line, column, f"{is_not_aligned}; indent all keys of an entry alike"
-    return line, column, f"is not YAML: {context + ': ' if context else ''}{said}"
+    start = len(lines[line - 1]) - len(lines[line - 1].lstrip()) + 1
+    is_indented = "this line is indented further than the one it belongs to"
+    return line, start, f"{is_indented}; indent all keys of an entry alike"
 
 
+def _no_value(fault: _YamlFault) -> Problem | None:
+    if not fault.said.startswith("could not find expected ':'"):
+        return None
+    return _without_colon(fault.text.splitlines(), fault.opened.line + 1)
+
+
+def _not_aligned(fault: _YamlFault) -> Problem | None:
+    if "expected <block end>" not in fault.said:
+        return None
+    is_not_aligned = "this line is not indented as the lines are that it belongs to"
+    return fault.here(f"{is_not_aligned}; indent all keys of an entry alike")
+
+
+_MISTAKES = (_out_of_place, _not_closed, _second_value, _no_value, _not_aligned)
+"""The rules of frequent mistakes, of which the first that fits says what is wrong."""
 _CLOSES = {"{": "}", "[": "]"}
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 _GLUED = re.compile(
@@ -204,7 +270,7 @@ _GLUED = re.compile(
 )  # a key up to its colon, after which there is no space
 
 
-def _without_colon(lines: list[str], number: int) -> tuple[int, int, str]:
+def _without_colon(lines: list[str], number: int) -> Problem:
     """Line, column and what is wrong where a key is taken for a text."""
     if glued := _GLUED.match(lines[number - 1]):
         return number, glued.end(), "a space is missing after the colon: a key is written as `key: value`"
