@@ -399,23 +399,19 @@ def _plan(
 ) -> CanalPlan:
     """What rows of one ``mysqlType`` need under the pipeline's ``columns:`` and options."""
     declared = declared_types(Raw(mysql_type))
-    if kind is None and dialect.kinds:
+    if kind is None:
         kind = database_kinds.of_names(declared.values(), dialect.kinds)
     is_doubtful = kind is None and bool(dialect.kinds)
     sent = dialect.kinds.get(kind or "", dialect.types)(declared)
     logical = sent | dict(columns)
-    converters, unlabelled = [], []
-    for column, named in logical.items():
-        make = dialect.makers.get(types.base(named))
-        change = make(declared.get(column, ""), Settings(timezone, binary)) if make else None
-        if change:
-            converters.append((column, change))
-        elif make and named in ("enum", "set"):
-            unlabelled.append(column)
+    made = {column: dialect.makers.get(types.base(named)) for column, named in logical.items()}
+    settings = Settings(timezone, binary)
+    changes = {column: make(declared.get(column, ""), settings) for column, make in made.items() if make}
+    unlabelled = [name for name, change in changes.items() if not change and logical[name] in _LABELLED]
     return CanalPlan(
         types=logical,
         columns=frozenset(declared),
-        converters=tuple(converters),
+        converters=tuple((column, change) for column, change in changes.items() if change),
         large=frozenset(
             column
             for column, name in declared.items()
@@ -423,8 +419,9 @@ def _plan(
         ),
         bits=frozenset(column for column, named in logical.items() if types.base(named) == "bit"),
         note=f"labels unknown, numbers kept: {', '.join(unlabelled)}" if unlabelled else None,
-        dates=tuple(column for column in declared if is_doubtful and sent.get(column) == "date"),
+        dates=tuple(name for name, named in sent.items() if named == "date") if is_doubtful else (),
     )
 
 
+_LABELLED = ("enum", "set")
 _names = msgspec.json.Decoder(list[str] | None)

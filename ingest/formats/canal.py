@@ -197,7 +197,7 @@ def head_of(envelope: Found, topic: str, hints: Hints, dialect: CanalDialect, no
         sequence=place.sequence,
         position=place.text,
         event_time=_event_time(envelope.es),
-        transaction=envelope.gtid or None if dialect.gtid_is_transaction else None,
+        transaction=_transaction(envelope, dialect),
         note=note,
     )
 
@@ -209,6 +209,10 @@ def _named(database: str | None, schema: str | None, table: str) -> tuple[TableI
 
 def _odd_name(table: str) -> str | None:
     return "the table name begins or ends with a space" if table != table.strip() else None
+
+
+def _transaction(envelope: Found, dialect: CanalDialect) -> str | None:
+    return envelope.gtid or None if dialect.gtid_is_transaction else None
 
 
 def _event_time(es: Count) -> int | None:
@@ -237,6 +241,16 @@ Pair = tuple[Image | None, Image | None]
 """One row before and after."""
 
 
+def _stored(image: Image | None) -> bytes | None:
+    return None if image is None else _json(image)
+
+
+def _whole_image(pair: Pair) -> Image:
+    """The image of a pair that has all columns of its row."""
+    before, after = pair
+    return (before if after is None else after) or {}
+
+
 def _row_changes(envelope: Found, op: Op, head: Change, hints: Hints, dialect: CanalDialect) -> list[Change]:
     if head.table.table is None:
         raise Undecodable("no-table", "the message names no table: set the option table")
@@ -248,7 +262,7 @@ def _row_changes(envelope: Found, op: Op, head: Change, hints: Hints, dialect: C
     if not pairs:
         raise _refusal(envelope)
     if not frame.keys:
-        first = (pairs[0][0] if pairs[0][1] is None else pairs[0][1]) or {}
+        first = _whole_image(pairs[0])
         frame = frame._replace(keys=tuple(column for column in ROW_ID_COLUMNS if column in first))
     return [_row_change(op, head, frame, pair, row, dialect) for row, pair in enumerate(pairs)]
 
@@ -325,7 +339,7 @@ def _row_change(op: Op, head: Change, frame: Frame, pair: Pair, row: int, dialec
     remarks: list[str | None] = [*_converted(pair, plan)] if plan.converters else []
     hidden = _drop_unchanged(op, frame, pair) if dialect.large else None
     remarks.append(hidden)
-    image = (before if after is None else after) or {}
+    image = _whole_image(pair)
     columns = image.keys()
     whole = plan.columns <= columns
     if not (whole and keys_listed and (not before or before is image or plan.columns.issuperset(before))):
@@ -414,9 +428,10 @@ class _UsualTable(NamedTuple):
     shape: int
     hiding: frozenset[str]  # columns whose NULL may mean an unchanged value
 
-    def fits(self, op: Op, before: Image | None, after: Image | None, image: Image) -> bool:
+    def fits(self, op: Op, pair: Pair) -> bool:
         """True for a row with all columns of its table and no other, no NULL that may hide a value, and no clock in a DATE."""
         columns, dates = self.frame.plan.columns, self.frame.plan.dates
+        (before, after), image = pair, _whole_image(pair)
         if image.keys() != columns or (before and not columns.issuperset(before)):
             return False
         if dates and (_has_clock(before, dates) or _has_clock(after, dates)):
@@ -443,24 +458,18 @@ class _Usual:
         if usual is None:
             return []
         plan, keys = usual.frame.plan, usual.frame.keys
-        conversions, convert = plan.converters, converters.convert
-        gtid = envelope.gtid or None if dialect.gtid_is_transaction else None
-        shared = place.sequence, place.text, _event_time(envelope.es), gtid
+        shared = place.sequence, place.text, _event_time(envelope.es), _transaction(envelope, dialect)
         rows = []
         pairs = _pairs(envelope, op, self.hints.options.swap_old_data, dialect, plan)
-        for row, (before, after) in enumerate(pairs):
-            image = (before if after is None else after) or {}
-            if not usual.fits(op, before, after, image):
+        for row, pair in enumerate(pairs):
+            if not usual.fits(op, pair) or (plan.converters and _converted(pair, plan)):
                 return []
-            if conversions and (
-                (before and convert(before, conversions)) or (after and convert(after, conversions))
-            ):
-                return []
+            before, after = pair
             moved = before is not None and after is not None and may_change_key(before, after, keys)
-            images = None if before is None else _json(before), None if after is None else _json(after)
-            rows.append((number, usual.shape, op, *images, moved, row, *shared))
+            rows.append((number, usual.shape, op, _stored(before), _stored(after), moved, row, *shared))
         if rows and usual.shape == len(self.shapes):
-            self.shapes.append(RowShape(usual.table, keys, tuple(image), plan.types, noted(note, plan.note)))
+            columns = tuple(_whole_image(pairs[-1]))
+            self.shapes.append(RowShape(usual.table, keys, columns, plan.types, noted(note, plan.note)))
         return rows
 
     def _table_of(self, envelope: Found, note: str | None) -> _UsualTable | None:

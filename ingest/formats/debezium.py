@@ -206,7 +206,7 @@ def wrapped_row(
         before=before,
         after=after,
         types=plan.types,
-        schema=plan.labelled if debezium_events.renames_labels(source) else plan.schema,
+        schema=_schema(plan, source),
         partial=bool(missing and op is not DELETE),
         phase=_phase(op, source, places),
         sequence=places,
@@ -222,6 +222,11 @@ def wrapped_row(
             _note_of_unsure(unsure, options),
         ),
     )
+
+
+def _schema(plan: ConnectPlan, source: Image) -> Mapping[str, ColumnSchema]:
+    """The columns' schemas; with their labels where the connector follows a change of these."""
+    return plan.labelled if debezium_events.renames_labels(source) else plan.schema
 
 
 def _old_key(encoding: Encoding, message: Message, hints: Hints, declared: TableHints) -> Image | None:
@@ -349,14 +354,15 @@ def flat_row(
     unsure = _unsure_nulls(row, plan, source, are_told=_are_nulls_told(op, None, None))
     missing += _drop_unsure(row, unsure, options)
     clocks = {name: meta.get("source_" + name) for name in debezium_events.CLOCKS}
+    before, after = (row, None) if op is DELETE else (None, row)
     return Change(
         op=_operation(op, missing, None),
         table=table,
         keys=declared.keys or tuple(key or ()),
-        before=row if op is DELETE else None,
-        after=None if op is DELETE else row,
+        before=before,
+        after=after,
         types=present(plan.types, row),
-        schema=plan.labelled if debezium_events.renames_labels(source) else plan.schema,
+        schema=_schema(plan, source),
         partial=op is not DELETE and (bool(missing) or (op is UPDATE and options.left_out == "unchanged")),
         phase=_phase(op, source, places, ordered=ordered),
         sequence=places,
