@@ -276,7 +276,7 @@ def _loses_rows(option: str, words: Sequence[str]) -> bool:
 def _is_about(kinds: Collection[str], cursor: Cursor, scope: Scope) -> bool:
     """True if a clause is about a thing of some kinds, as DROP PARTITION p is, and not about a column of such a name.
 
-    The cursor is behind the clause's verb.  A word that is not reserved is a column's name where what follows a name comes next.
+    The cursor is after the clause's verb.  A word that is not reserved is a column's name where what follows a name comes next.
     """
     word, rest = cursor.word(), cursor.items[cursor.at + 1 :]
     if word not in kinds:

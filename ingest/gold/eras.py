@@ -277,7 +277,7 @@ def last(statements: Sequence[PlacedEffects], keys: Keys) -> Keys:
 
 
 def rekeys(run: Run, statements: Iterable[PlacedEffects]) -> bool:
-    """True if a statement gives or removes a primary key, leaves a table that has a run's keys with others, or begins it anew
+    """True if a statement gives or removes a primary key, leaves a table that has a run's keys with others, or begins it again
     after the run's first change.
     """
     return any(

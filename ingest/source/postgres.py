@@ -237,8 +237,8 @@ def settled(connection: Any, mark: str) -> str:
 
     Each holds a lock on its number until SELECTs see it, also while it is prepared, or while its commit, which is in the
     log already, waits for a standby.  A standby shows no such locks, and its snapshots list no open transaction: there the
-    mark is the number behind the last that is over, until the oldest that is open has none before it.  So one that is
-    open behind the last that is over is not waited for.
+    mark is the number after the last that is over, until the oldest that is open has none before it.  So one that is
+    open after the last that is over is not waited for.
     """
     if is_replica(connection):
         [(oldest, end)] = values(connection, _NUMBERS)
@@ -247,7 +247,7 @@ def settled(connection: Any, mark: str) -> str:
 
 
 def position(connection: Any) -> str:
-    """The end of the log, in bytes; a place right behind a page's header is the end of the page before."""
+    """The end of the log, in bytes; a place right after a page's header is the end of the page before."""
     [(end,)] = values(
         connection,
         "SELECT (i - CASE WHEN page IN (24, 40) THEN page ELSE 0 END)::text "
