@@ -344,6 +344,8 @@ class _Attributes:
     of_type: bool = False  # Db2: the DEFAULT is the type's own value
 
 
+_AFTER_EXPRESSION = frozenset("PERSISTED NOT CONSTRAINT UNIQUE PRIMARY CHECK FOREIGN REFERENCES".split())
+"""Transact-SQL reference, ALTER TABLE: the words that may follow the expression of a computed column."""
 _AttributeReader = Callable[[Cursor, _Attributes, Dialect], object]
 """Reads what follows an attribute's words."""
 
@@ -370,9 +372,14 @@ def _read_default(cursor: Cursor, attributes: _Attributes, dialect: Dialect) -> 
     attributes.default = cursor.items[start : cursor.at]
 
 
-def _read_generated(cursor: Cursor, attributes: _Attributes, _dialect: Dialect) -> None:
+def _read_generated(cursor: Cursor, attributes: _Attributes, dialect: Dialect) -> None:
     attributes.generated = True
-    if cursor.is_symbol("("):
+    if dialect == "sqlserver" and cursor.word() != "ROW":  # without brackets, too
+        start = cursor.at
+        while not cursor.done and cursor.word() not in _AFTER_EXPRESSION:
+            cursor.group() if cursor.is_symbol("(") else cursor.next()
+        attributes.made_of = names_in(cursor.items[start : cursor.at])
+    elif cursor.is_symbol("("):
         attributes.made_of = names_in(cursor.group())
 
 
@@ -400,6 +407,11 @@ def _read_position(cursor: Cursor, attributes: _Attributes, dialect: Dialect) ->
 
 def _read_expression(cursor: Cursor, attributes: _Attributes, _dialect: Dialect) -> None:
     attributes.using = cursor.rest()
+
+
+def _read_encryption(cursor: Cursor, _attributes: _Attributes, _dialect: Dialect) -> None:
+    if cursor.accept("USING"):
+        cursor.next()
 
 
 def _skip_key_word(cursor: Cursor, _attributes: _Attributes, _dialect: Dialect) -> None:
@@ -434,8 +446,13 @@ _ATTRIBUTE_READERS: dict[str, _AttributeReader] = {
 """What each attribute says, by its words; of two that begin alike, the longer one comes first."""
 _ATTRIBUTE_READERS_OF: dict[Dialect, dict[str, _AttributeReader]] = {
     "mysql": {"FIRST": _sets(position="first"), "AFTER": _read_position},
+    "oracle": {"ENCRYPT": _read_encryption},
     "sqlserver": {"IDENTITY": _sets(serial=True)},
-    "db2": {"COMPRESS SYSTEM DEFAULT": _sets(), "WITH": _sets()},  # how values are stored; ``WITH DEFAULT``
+    "db2": {
+        "COMPRESS SYSTEM DEFAULT": _sets(),  # how values are stored
+        "WITH": _sets(),  # ``WITH DEFAULT``
+        "FOR EACH ROW ON UPDATE AS ROW CHANGE TIMESTAMP": _sets(generated=True),
+    },
 }
 """Those that only one database has; they come before the others."""
 

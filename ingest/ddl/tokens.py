@@ -94,6 +94,7 @@ _LEXERS = {
         rf"""
   (?P<comment>--[^\n]*+|/\*(?s:.*?)\*/)
 | (?P<hex>0x[0-9a-fA-F]*+(?!\w))
+| (?P<money>\$[0-9]++(?:\.[0-9]{{0,4}}+)?(?![\w$\#.]))
 | (?P<plain>[nN]?{_PLAIN_STRING})
 | (?P<bracketed>\[(?:[^\]]|\]\])++\])
 | (?P<open>\[)
@@ -149,8 +150,10 @@ def _scan(statement: str, lexer: re.Pattern[str]) -> Iterator[Token]:
             yield Token(_KINDS.get(named, named), text, start, at)
 
 
-_KINDS = dict.fromkeys(["escaped", "plain", "custom", "dollar"], "string") | dict.fromkeys(
-    ["backtick", "quoted", "bracketed"], "name"
+_KINDS = (
+    dict.fromkeys(["escaped", "plain", "custom", "dollar"], "string")
+    | dict.fromkeys(["backtick", "quoted", "bracketed"], "name")
+    | {"money": "number"}
 )
 
 
@@ -182,6 +185,8 @@ def _decoded(kind: str, text: str) -> str:
         quote = text[-1]
         inside = text[text.index(quote) + 1 : -1]
         return _ESCAPE.sub(lambda match: _ESCAPES.get(match[1], match[1]) or match[0][0], inside)
+    if kind == "money":
+        return text[1:]
     if kind in ("bits", "hex"):
         return text[text.index("'") + 1 : -1] if text.endswith("'") else text[2:]
     return text
