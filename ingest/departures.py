@@ -77,7 +77,7 @@ class _Owed(NamedTuple):
         """True if an equal row stays, whichever leaves; but a row of a load may be the one that has come."""
         if not self.by_move or self.row.loaded:
             return False
-        return _says_all(change) or _are_equal(self.row, present)
+        return _says_all(change) or _are_equal(self.row.values, present.values)
 
 
 class _Settled(NamedTuple):
@@ -188,7 +188,7 @@ def transaction_of(change: Change) -> str | None:
 def _comes_again(event: PlacedChange, present: PresentRow, values: Image) -> bool:
     """True if a row that comes to a key is the one that has it: its message is repeated."""
     order, place = event.order, present.place
-    if present.arrived != transaction_of(event.change) or present.values != values:
+    if present.arrived != transaction_of(event.change) or not _are_equal(present.values, values):
         return False
     return not order.sequence or place is None or place[:4] == order[:4]
 
@@ -220,10 +220,9 @@ def _says_all(change: Change) -> bool:
     )
 
 
-def _are_equal(first: PresentRow, second: PresentRow) -> bool:
-    """True if two rows have the same cells; a column that one of them is older than is NULL there."""
-    names = first.values.keys() | second.values.keys()
-    return all(first.values.get(name) == second.values.get(name) for name in names)
+def _are_equal(first: Image, second: Image) -> bool:
+    """True if two rows have the same cells; a column that one of them lacks is NULL there."""
+    return all(first.get(name) == second.get(name) for name in first.keys() | second.keys())
 
 
 def _describes(change: Change, row: PresentRow) -> bool:
