@@ -4,7 +4,7 @@ Each task folds a piece of ``changes`` and distributes the outcomes over shares 
 mirror and task. The last outcome of each key, among all these files, is the result of the fold
 (`ingest.gold.arrow_shares` merges each share, and deals the changes themselves where more of them belong together).
 
-Only for changes that carry whole rows and do not change their keys.
+Only for changes that come in order, carry whole rows, and of which none lets a row leave a key after another one has come to it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import pyarrow.dataset as ds
 from ingest.change import Op
 from ingest.errors import StoreError
 from ingest.gold import unfit
-from ingest.gold.arrow_crossings import refuse_meeting
 from ingest.gold.arrow_files import Gone, MirrorReport, Written, apart, columns_of, wanted
 from ingest.gold.arrow_fold import (
     PLACE,
@@ -39,7 +38,6 @@ from ingest.gold.arrow_values import NotPlain, PartsNeeded
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.gold.key_shares import Numbers, Shares
 from ingest.gold.outcomes import MirrorOutcomes
-from ingest.gold.overtaken import refuse_parts
 from ingest.gold.unfit import Reject
 from ingest.lake import stores, vectors
 
@@ -155,9 +153,6 @@ class Dealer:
 
     def take(self, number: int, lane: LaneWork, rows: pa.Table) -> None:
         """Fold some changes of a lane; the outcomes wait to be written."""
-        if lane.late_from:  # folded changes are among them, whose outcomes change nothing
-            refuse_parts(rows, lane, self.work)
-        refuse_meeting(rows, lane, self.work)
         places = rows.filter(pc.equal(rows["op"], str(Op.TRUNCATE)))["order_key"].to_pylist()
         if places:
             self.cleared[number] = max(self.cleared.get(number, ""), *places)
@@ -230,12 +225,7 @@ def outcomes(work: MirrorWork, dealt: Sequence[Dealt], part: int) -> MirrorOutco
         number: max(report.cleared.get(number, "") for report in dealt) for number in range(len(work.lanes))
     }
     last = _outcomes(work, dealt, part, cleared)
-    # of late changes, truncates are not new ones
-    shards = (
-        work.lanes[number].shard
-        for number, place in cleared.items()
-        if place and not work.lanes[number].late_from
-    )
+    shards = (work.lanes[number].shard for number, place in cleared.items() if place)
     return MirrorOutcomes(last, tuple(shards), unfit.cells(last, work))
 
 

@@ -176,7 +176,8 @@ def _of_shares(
 
 def _most(work: MirrorWork, finer: int) -> int:
     """The changes of a share: fewer where each is looked at."""
-    return (planner.HISTORY_AT_MOST if work.shared else planner.CHANGES_AT_MOST) // finer
+    by_images = bool(work.keys) and all(lane.images and not lane.whole for lane in work.lanes)
+    return (planner.CHANGES_AT_MOST if by_images else planner.HISTORY_AT_MOST) // finer
 
 
 def _linked(

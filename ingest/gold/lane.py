@@ -32,6 +32,7 @@ class Lane:
     new: ChangeKinds
     ever: ChangeKinds  # of all batches, the new ones included
     changes: int = 0  # the new ones
+    inserts: int = 0  # among them, those that were read included
     deletes: int = 0
     truncates: int = 0  # among the new changes
     inherits: int = 0

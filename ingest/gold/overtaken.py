@@ -98,16 +98,3 @@ def _texts_of(images: pa.StringArray, names: Sequence[str]) -> list[pa.StringArr
     except pa.ArrowInvalid:
         rows = [json.loads(text) if text else {} for text in images.to_pylist()]
         return [pa.array([row.get(name) for row in rows], pa.string()) for name in names]
-
-
-def refuse_parts(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> None:
-    """Refuse changes of which the last one of a key does not carry the whole row.
-
-    Raises:
-        HistoryNeeded: one carries a part of its row only, or changes its key.
-    """
-    rows = rows.filter(pc.not_equal(rows["op"], str(Op.TRUNCATE)))
-    if pc.any(rows["partial"]).as_py():
-        raise HistoryNeeded("folded changes after its late ones carry parts of their rows")
-    if rows.num_rows and keys_concerned(rows, lane, work).num_rows > rows.num_rows:
-        raise HistoryNeeded("folded changes after its late ones change keys")

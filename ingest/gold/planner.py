@@ -293,15 +293,22 @@ def too_large(pipeline: Pipeline, fold: FoldPlan) -> str:
 def shared(mirror: Mirror, work: Work) -> int:
     """The changes that have to be folded key by key, if one process does not hold them all; else 0.
 
-    Any number of new ones can be folded in pieces if the last one of each key carries its whole row.
+    Any number of new ones can be folded in pieces if the last one of each key tells its row.
     """
     again = _refolded(mirror, work)
     history, new = sum(lane.changes_ever for lane in again), sum(lane.changes for lane, _ in work)
     if history > (HISTORY_AT_MOST if mirror.keys else KEYLESS_AT_MOST):
         return history + sum(lane.changes for lane, _ in work if lane not in again)
-    whole = not any(lane.new.partials or lane.new.key_changes for lane, _ in work)
-    in_pieces = whole and not (again or mirror.expressions)
+    in_pieces = not (again or mirror.expressions) and all(_last_ones_tell(lane) for lane, _ in work)
     return new if new > CHANGES_AT_MOST and not in_pieces else 0
+
+
+def _last_ones_tell(lane: Lane) -> bool:
+    """True if the last new change of each key tells its row: it carries all of it, and no row leaves a key to which another one
+    may have come before (`ingest.departures`).
+    """
+    may_meet = lane.new.key_changes or (lane.deletes and lane.inserts)
+    return not (lane.new.partials or may_meet or lane.late)
 
 
 def _meets(rule: TableRule, mirror: Mirror, there: Mapping[str, object], *, stated: bool) -> bool:

@@ -448,6 +448,7 @@ def _lane(name: LaneId, past: LaneSums, new: LaneSums, by: LaneKeys, **given: An
         folded_high=past.high if past.changes else "",
         last_folded=past.last,
         changes=new.changes,
+        inserts=new.of_rows - new.updates - new.deletes,
         new=ChangeKinds(bool(new.partials), bool(new.key_changes)),
         ever=ChangeKinds(bool(new.partials + past.partials), bool(new.key_changes + past.key_changes)),
         deletes=new.deletes,

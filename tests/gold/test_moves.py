@@ -8,7 +8,7 @@ import pytest
 
 from ingest.change import TableId
 from ingest.config.model import TableRule
-from ingest.gold import overtaken, planner
+from ingest.gold import arrow_parts, overtaken, planner
 from ingest.gold.work import Books, LaneKeys, pending_lane
 from ingest.lake.books import Line
 from ingest.lake.mirrors import Era
@@ -92,6 +92,27 @@ def test_rows_of_a_large_batch_that_move_onto_each_other(
     query = "SELECT id, n FROM {mirror} ORDER BY id"
     rows = depot.lake().ask_mirror("mirrors/yard/depot", query)
     assert [(2, 1), (3, 2), (4, 3), (10, 9)] == [(row["id"], row["n"]) for row in rows]
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+@pytest.mark.parametrize("most", [2, 3, 500_000])
+def test_rows_without_transactions_that_move_onto_each_other_whatever_the_size_of_their_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loaded: bool, most: int
+) -> None:
+    """Dealt by the last change of each key, a batch of more changes than one process holds lost the rows that had moved."""
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*"))
+    for key in ("1", "2", "3"):
+        depot.row(id=key, n=key)
+    if loaded:
+        depot.run()
+    monkeypatch.setattr(planner, "CHANGES_AT_MOST", most)
+    monkeypatch.setattr(arrow_parts, "READ_AT_ONCE", most)
+    for key in (1, 2, 3):
+        depot.row("DELETE", id=str(key), n=str(key)).row(id=str(key + 1), n=str(key))
+    assert ("done", "") == depot.run()
+    query = "SELECT id, n FROM {mirror} ORDER BY id"
+    rows = depot.lake().ask_mirror("mirrors/yard/depot", query)
+    assert [(2, 1), (3, 2), (4, 3)] == [(row["id"], row["n"]) for row in rows]
 
 
 @pytest.mark.parametrize("touched", [True, False])

@@ -20,12 +20,8 @@ from tests.properties.histories import Kind
 from tests.properties.test_arrow_fold import (
     BATCHES,
     BY_VECTORS,
-    _column,
     _content,
     _fold,
-    _lane,
-    _lane_work,
-    _made,
     _rows,
     _work,
 )
@@ -98,28 +94,6 @@ def test_no_history_is_wrong(
         work, several = after, max(several, len(made))
     assert feed.rows == _content(work, feed.keys)
     assert several > 2  # the first load
-
-
-def test_no_late_history_is_wrong(tmp_path: Path) -> None:
-    """A late change dealt to a part of which it is the only one brings back a row that a later one deleted."""
-    feed = lakes.together(lakes.FULL, 60, BATCHES, ordered=False)  # twice as many take four times as long
-    work, files, high, late, several = _work(feed, lakes.FULL, tmp_path), list[str](), "", 0, 0
-    for batch in range(1, len(feed.batches) + 1):
-        if not (new := _again(_rows(feed, batch, tmp_path), 30)):
-            continue
-        files += new
-        lane, high = _lane(feed, lakes.FULL, new, high), max(high, *_column(new, "order_key"))
-        work = replace(work, lanes=(_lane_work(lane),))
-        if work.lanes[0].whole:  # a late truncate, for example
-            work = _made(work, files)
-            continue
-        late += lane.late
-        work, made = _in_parts(work, files, 40)
-        several = max(several, len(made))
-        assert not any(one.refused for one in made)
-    assert feed.rows == _content(work, feed.keys)
-    assert late
-    assert several > 10
 
 
 def _page(*rows: tuple[str, str, str]) -> pa.Table:
