@@ -36,7 +36,7 @@ def server() -> Iterator[Any]:
     """A connection to a server in the model's zone."""
     with Nodes() as nodes, contextlib.closing(nodes.of(MariaDB).connect()) as connection:
         cursor = connection.cursor()
-        cursor.execute(f"SET time_zone = '+08:00', sql_mode = '{MODES}'")
+        cursor.execute(f"SET time_zone = '+08:00', sql_mode = '{MODES}', autocommit = 1")
         yield cursor
 
 

@@ -6,7 +6,7 @@ Names come from few, so that tables, columns and keys are used again.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -15,12 +15,15 @@ from tests.model import values
 from tests.model.parts import _NO_KEYS, NAMES, NOISE, TABLES, WIDER, Life
 from tests.model.rows import History, Rows
 from tests.model.source import Source
-from tests.model.tables import Clause, Column, Default, Table
+from tests.model.tables import Clause, Column, Default, Part, Table
 from tests.model.values import RefusedError, literal
 
 ROWS = {"insert": 8, "update": 8, "delete": 3, "move": 2}
 SURE = {
     **ROWS,
+    "upsert": 3,
+    "replace": 1,
+    "transaction": 3,
     "truncate": 1,
     "add_column": 3,
     "drop_column": 2,
@@ -44,6 +47,11 @@ SURE = {
     "swap_names": 1,
     "several": 1,
     "key_renamed": 1,
+    "add_generated": 1,
+    "partition": 1,
+    "drop_partition": 1,
+    "empty_partition": 1,
+    "exchange_partition": 1,
 }
 """The steps of which nothing may go wrong, and how likely each is."""
 
@@ -354,6 +362,92 @@ class Writer(Rows):
         )
         self.source.nothing(self.database, self.random.choice((makes or others[0], *others)))
 
+    def add_generated(self) -> None:
+        """ADD COLUMN ... GENERATED ALWAYS AS: rows that are there have its values, and no message says so."""
+        table = self.some_table()
+        column = self.column(self.free_name(table))
+        bases = [one for one in table.given if one.type.name in _COPIED]
+        if self.life.fixed:
+            bases = [one for one in bases if one.type == column.type]
+        if not bases:
+            raise RefusedError("no column to make it of")
+        base = self.random.choice(bases)
+        column = Column(column.name, base.type, made_of=base.name)
+        self.alter(table, [Clause("add", column=column, position=self.position(table))])
+
+    # --- partitions ---
+
+    def partition(self) -> None:
+        """PARTITION BY RANGE of a table that was whole, or other ranges; its rows stay."""
+        table = self.some_table()
+        if not table.key or table.column(table.key[0]).type.name not in values.INTEGERS:
+            raise RefusedError("no number to divide it by")
+        bounds = [*sorted(self.random.sample(range(2, 9), self.random.randint(1, 3))), None]
+        parts = tuple(Part(f"p{number}", bound) for number, bound in enumerate(bounds))
+        listed = ", ".join(one.sql() for one in parts)
+        clause = f"PARTITION BY RANGE ({self.quoted(table.key[0])}) ({listed})"
+        if table.parts and self.random.random() < 0.3:
+            parts, clause = (), "REMOVE PARTITIONING"
+        self.source.repartition(
+            {(table.database, table.name): replace(table, parts=parts)},
+            f"ALTER TABLE {self.named(table.name)} {clause}",
+        )
+
+    def drop_partition(self) -> None:
+        """DROP PARTITION: its range is the next one's then."""
+        table, part = self.some_part()
+        if part == table.parts[-1]:
+            raise RefusedError("the last one takes all others")
+        self.empty(table, part, "DROP", [one for one in table.parts if one != part])
+
+    def empty_partition(self) -> None:
+        """TRUNCATE PARTITION."""
+        table, part = self.some_part()
+        self.empty(table, part, "TRUNCATE", table.parts)
+
+    def empty(self, table: Table, part: Part, verb: str, parts: Sequence[Part]) -> None:
+        """Take the rows of a partition away."""
+        rows = {number: row for number, row in table.rows.items() if table.part_of(row) != part.name}
+        changed = replace(table, rows=rows, parts=tuple(parts))
+        sql = f"ALTER TABLE {self.named(table.name)} {verb} PARTITION {part.name}"
+        self.source.repartition({(table.database, table.name): changed}, sql)
+        self.history.doubt(changed, sql)
+
+    def exchange_partition(self) -> None:
+        """EXCHANGE PARTITION with a table that is like it, which gets its rows, and gives its own."""
+        table, part = self.some_part()
+        other = f"{table.name}_x"
+        name, other_name = (table.database, table.name), (table.database, other)
+        if not any(one.name == other for one in self.source.known()):
+            self.source.create_like(
+                other_name, name, f"CREATE TABLE {self.named(other)} LIKE {self.named(table.name)}"
+            )
+            whole = replace(self.source.table(other_name), parts=())
+            self.source.repartition(
+                {other_name: whole}, f"ALTER TABLE {self.named(other)} REMOVE PARTITIONING"
+            )
+        like = self.source.table(other_name)
+        if like.parts or (like.columns, like.key) != (table.columns, table.key):
+            raise RefusedError("tables have different definitions")
+        if any(table.part_of(row) != part.name for row in like.rows.values()):
+            raise RefusedError("a row does not match the partition")
+        given = {number: row for number, row in table.rows.items() if table.part_of(row) == part.name}
+        kept = {number: row for number, row in table.rows.items() if number not in given}
+        sql = f"ALTER TABLE {self.named(table.name)} EXCHANGE PARTITION {part.name} WITH TABLE {self.named(other)}"
+        changed = {name: replace(table, rows=kept | like.rows), other_name: replace(like, rows=given)}
+        self.source.repartition(changed, sql)
+        for one in changed.values():
+            self.history.doubt(one, sql)
+
+    def some_part(self) -> tuple[Table, Part]:
+        """A partition of a table; one that has none gets some."""
+        parted = [one for one in self.source.known() if one.parts]
+        if not parted:
+            self.partition()
+            raise RefusedError("no partition")
+        table = self.random.choice(parted)
+        return table, self.random.choice(table.parts)
+
     def online_change(self) -> None:
         """A run of gh-ost or of pt-online-schema-change, as the binlog shows it."""
         table = self.some_table()
@@ -405,6 +499,10 @@ class Writer(Rows):
                 self.history.doubt(after, clause.text)
 
 
+_COPIED = (*values.INTEGERS, "decimal", "varchar", "date", "datetime")
+"""Types of which columns are generated: the same in every session."""
+
+
 def _moves(event: Event) -> bool:
     """True for a change of the key."""
     before, after = event.before, event.after
@@ -418,5 +516,5 @@ KEYING = {
     *("key_grows", "key_leaves", "key_returns", "key_renamed"),
     *("rotate", "rename_table", "swap_tables", "online_change"),
 }
-STATEMENTS = set(STEPS) - {"insert", "update", "delete", "move", "reload"}
+STATEMENTS = set(STEPS) - {*ROWS, "upsert", "replace", "transaction", "reload"}
 """Steps that change types, or keys and tables, and all that are statements."""

@@ -17,6 +17,9 @@ from tests.model.values import RefusedError, Type
 
 STEPS = {
     **{name: 3 * weight for name, weight in ROWS.items()},
+    "upsert": 9,
+    "transaction": 6,
+    "interleaved": 6,
     "shift": 5,
     "swap": 5,
     "truncate": 3,

@@ -137,6 +137,10 @@ class Parts:
 
     def definition(self, column: Column) -> str:
         parts = [self.quoted(column.name), self.cased(column.type.declared)]
+        if column.made_of:
+            expression = self.quoted(column.made_of)
+            kind = self.random.choice(("VIRTUAL", "STORED"))
+            return " ".join([*parts, self.maybe("GENERATED ALWAYS ") + f"AS ({expression})", kind])
         parts.append("NULL" if column.nullable else "NOT NULL")
         if column.default is not None:
             parts.append(f"DEFAULT {column.default.sql}")

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from random import Random
 
 from ingest.change import Image
+from tests.formats.one_history.history import Event
 from tests.model import postgres_types, values
 from tests.model.histories import ROWS, Writer
+from tests.model.postgres_types import ADDED, CHANGING, PostgresType
+from tests.model.rows import History
 from tests.model.source import Source
 from tests.model.tables import Clause, Column, Default, Name, Table
 from tests.model.values import RefusedError, Type, literal
@@ -34,10 +38,21 @@ TOLD = {
     "rotate": 1,
     "recreate": 3,
     "drop_database": 2,
+    "label_added": 4,
+    "label_renamed": 4,
+    "set_schema": 2,
     "nothing": 3,
 }
 """Statements, and how likely each is."""
-STEPS = {**{name: 3 * weight for name, weight in ROWS.items()}, "shift": 5, "swap": 5, **TOLD}
+STEPS = {
+    **{name: 3 * weight for name, weight in ROWS.items()},
+    "upsert": 9,
+    "transaction": 6,
+    "interleaved": 6,
+    "shift": 5,
+    "swap": 5,
+    **TOLD,
+}
 
 
 class PostgresSource(Source):
@@ -62,12 +77,57 @@ class PostgresSource(Source):
             terms.append(f"{self.quoted(name)} IS NOT DISTINCT FROM {value}")
         return " AND ".join(terms)
 
+    def merge(
+        self, table: Table, rows: Sequence[Image], names: Sequence[str], sql: str, *, in_pairs: bool = False
+    ) -> None:
+        """INSERT ... ON CONFLICT: of one key it takes one row, and a key that is checked late is none to it."""
+        late = table.deferrable and self.server == "PostgreSQL"
+        if late or len({table.key_of(row) for row in rows}) < len(rows):
+            raise RefusedError("a row cannot be affected twice, or no arbiter")
+        super().merge(table, rows, names, sql, in_pairs=in_pairs)
+
+    def merging(self, table: Table, rows: Sequence[Image], names: Sequence[str]) -> str:
+        """INSERT of some rows, which gives some columns to those that are there."""
+        changes = ", ".join(f"{self.quoted(name)} = excluded.{self.quoted(name)}" for name in names)
+        key = ", ".join(map(self.quoted, table.key))
+        return f"{self.inserting(table, rows)} ON CONFLICT ({key}) DO UPDATE SET {changes}"
+
+    def interleave(self, first: int, second: int, end: int, random: Random) -> None:
+        """Give the events of two transactions, ``first`` and ``second`` up to ``end``, the places that they have in the log.
+
+        They come in the order of commits. Rows of one key have a lock, so that transactions with a row in common stay apart.
+        """
+        events = self.events
+        touched = [
+            {place for event in events[begin:until] for place in _touched(event)}
+            for begin, until in ((first, second), (second, end))
+        ]
+        if touched[0] & touched[1] or second in (first, end):
+            return
+        numbers = sorted(random.sample(range(first, end), second - first))
+        others = [number for number in range(first, end) if number not in numbers]
+        committed = numbers[-1] + 1
+        for place, number in zip(range(first, end), [*numbers, *others], strict=True):
+            late = place >= second and number + 1 < committed
+            events[place] = events[place]._replace(logged=number + 1, committed=committed if late else 0)
+
     def truncate_all(self, tables: Sequence[Table], sql: str) -> None:
         """TRUNCATE of several tables: one statement, and in the log a mark for each."""
         self.transaction += 1
         for number, table in enumerate(tables):
             table.rows.clear()
             self._statement("truncate", sql if number == 0 else "", *[(table.database, table.name)] * 2)
+
+
+def _text_literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _touched(event: Event) -> Iterator[tuple[str | None, ...]]:
+    """The rows that an event locks, each by its table and its key, or by all of it."""
+    for row in (event.before, event.after):
+        if row is not None:
+            yield event.table, *(row[name] for name in event.keys or event.columns)
 
 
 class PostgresWriter(Writer):
@@ -78,6 +138,8 @@ class PostgresWriter(Writer):
     WITHIN, SERVER = "shop", "PostgreSQL"
     WHOLE: tuple[str, ...] = ("integer", "bigint")  # types of a key that may grow by one
     keys = 0
+    feeling: PostgresType  # an enumeration with its labels of now
+    has_other = False  # a second schema
 
     def new_source(self) -> Source:
         """A server whose names have their letter case."""
@@ -88,9 +150,23 @@ class PostgresWriter(Writer):
             server=self.SERVER,
         )
 
+    def write(self) -> History:
+        """A history that begins with the type of its own."""
+        self.feeling = postgres_types.read(CHANGING)
+        self.create_type()
+        if self.random.random() < 0.5:
+            self.source.events.clear()  # it is older than the capture
+        return super().write()
+
+    def create_type(self) -> None:
+        """CREATE TYPE of an enumeration, in the schema of the tables."""
+        if CHANGING in self.life.types:
+            labels = ", ".join(map(_text_literal, self.feeling.labels))
+            self.source.nothing(self.database, f"CREATE TYPE {self.named(CHANGING)} AS ENUM ({labels})")
+
     def read_type(self, declared: str) -> Type:
-        """A declared type."""
-        return postgres_types.read(declared)
+        """A declared type; an enumeration has the labels of now."""
+        return self.feeling if declared == CHANGING else postgres_types.read(declared)
 
     # --- SQL ---
 
@@ -160,6 +236,14 @@ class PostgresWriter(Writer):
             return self.random.choice(("A", "a", "b", "ä", "1", "01", "x"))
         return values.value(column.type, self.random)
 
+    def interleaved(self) -> None:
+        """Two sessions at once, each of which is sent when it commits."""
+        marks = [len(self.source.events)]
+        for _ in range(2):
+            self.transaction()
+            marks.append(len(self.source.events))
+        self.source.interleave(*marks, self.random)
+
     def shift(self) -> None:
         """UPDATE t SET id = id + 1: rows that move onto each other's keys."""
         table, name = self.movable()
@@ -193,9 +277,62 @@ class PostgresWriter(Writer):
 
     # --- statements ---
 
+    def label_added(self) -> None:
+        """ALTER TYPE ... ADD VALUE, at any place among the others."""
+        free = [label for label in ADDED if label not in self.feeling.labels]
+        if not free:
+            raise RefusedError("no label is free")
+        label, labels = self.random.choice(free), list(self.feeling.labels)
+        where, beside = self.random.choice(("", "BEFORE", "AFTER")), self.random.choice(labels)
+        labels.insert(labels.index(beside) + (where == "AFTER") if where else len(labels), label)
+        place = f" {where} {_text_literal(beside)}" if where else ""
+        guard = self.maybe("IF NOT EXISTS ")
+        self.relabel(f"ADD VALUE {guard}{_text_literal(label)}{place}", labels, {})
+
+    def label_renamed(self) -> None:
+        """ALTER TYPE ... RENAME VALUE: all rows show the new name at once."""
+        free = [label for label in ADDED if label not in self.feeling.labels]
+        if not free:
+            raise RefusedError("no label is free")
+        old, new = self.random.choice(self.feeling.labels), self.random.choice(free)
+        labels = [new if label == old else label for label in self.feeling.labels]
+        self.relabel(f"RENAME VALUE {_text_literal(old)} TO {_text_literal(new)}", labels, {old: new})
+
+    def relabel(self, clause: str, labels: Sequence[str], became: Mapping[str, str]) -> None:
+        """ALTER TYPE of the enumeration, which a column has from now on, if none has."""
+        users = [one for one in self.source.known() if self.has_feeling(one)]
+        if not users:
+            table = self.some_table()
+            column = Column(self.free_name(table), self.feeling)
+            self.alter(table, [Clause("add", column=column)])
+            return
+        self.feeling = postgres_types.labelled(labels)
+        sql = f"ALTER TYPE {self.named(CHANGING)} {clause}"
+        self.source.relabel(self.database, sql, self.feeling, became)
+        for table in users if self.life.shown else ():
+            self.show(self.source.table((table.database, table.name)))
+
+    def has_feeling(self, table: Table) -> bool:
+        """True if a table here has a column of the enumeration."""
+        return table.database == self.database and any(one.type.declared == CHANGING for one in table.columns)
+
+    def set_schema(self) -> None:
+        """ALTER TABLE ... SET SCHEMA, away or back; nothing else is done to a table that is away."""
+        away = [one for one in self.source.known() if one.database != self.database]
+        other = f"{self.database}_old"
+        if not away and not self.has_other:
+            self.source.nothing(self.database, f"CREATE SCHEMA {self.quoted(other)}")
+            self.has_other = True
+        table = self.random.choice([*away, self.some_table()])
+        to = other if table.database == self.database else self.database
+        name = f"{self.quoted(table.database)}.{self.quoted(table.name)}"
+        names: list[tuple[Name, Name]] = [((table.database, table.name), (to, table.name))]
+        self.source.rename(names, f"ALTER TABLE {name} SET SCHEMA {self.quoted(to)}", "alter")
+        self.history.doubt(self.source.table((to, table.name)), "renamed")
+
     def truncate_several(self) -> None:
         """TRUNCATE a, b."""
-        tables = list(self.source.known())
+        tables = [one for one in self.source.known() if one.database == self.database]
         self.random.shuffle(tables)
         listed = ", ".join(self.named(one.name) for one in tables)
         self.source.truncate_all(tables, f"TRUNCATE {self.maybe('TABLE ')}{listed}")
@@ -266,10 +403,18 @@ class PostgresWriter(Writer):
 
     def drop_database(self) -> None:
         """DROP SCHEMA ... CASCADE, and all again."""
-        names = [one.name for one in self.source.known()]
+        names = [one.name for one in self.source.known() if one.database == self.database]
+        if any(
+            one.type.declared == CHANGING
+            for table in self.source.known()
+            for one in table.columns
+            if table.database != self.database
+        ):
+            raise RefusedError("a column elsewhere would go with its type")
         name = self.quoted(self.database)
         self.source.drop_database(self.database, f"DROP SCHEMA {name} CASCADE")
         self.source.nothing(self.database, f"CREATE SCHEMA {name}")
+        self.create_type()
         for table in names:
             self.create(table)
 

@@ -15,10 +15,10 @@ from tests.model.parts import Life
 from tests.model.postgres import TOLD, PostgresWriter
 from tests.model.rows import History
 
-UNTOLD = {"key_grows", "rename_table", "rotate", "recreate", "drop_database"}
+UNTOLD = {"key_grows", "rename_table", "rotate", "recreate", "drop_database", "set_schema"}
 """Statements that give a table other rows, or another key: without their text no message tells of them."""
 
-RENAMING = {"rename_table", "rotate"}
+RENAMING = {"rename_table", "rotate", "set_schema"}
 """Statements that mostly hold a mirror, until somebody decides."""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Decimal
 from functools import cache
 from random import Random
@@ -16,12 +16,15 @@ from tests.model import values
 from tests.model.values import WIDE, OwnType, RefusedError, Type
 
 LABELS = ("sad", "ok", "happy")
+CHANGING = "feeling"  # an enumeration whose labels change
+BEGINNING = ("calm", "tense")  # its first labels
+ADDED = ("glad", "shy", "bored", "it's fine", "calm", "tense")  # and those of which it gets some
 LONG = "a text so long that the server keeps it outside of its row " * 2
 INTERVALS = ("01:30:00", "1 day 02:00:00", "3 mons", "-00:00:05")
 DECLARED = (
     "smallint", "integer", "bigint", "numeric(10,2)", "numeric", "double precision", "boolean", "text", "varchar(20)",
     "varchar(40)", "char(5)", "date", "time", "timestamp", "timestamp with time zone", "interval", "bytea", "jsonb", "uuid",
-    "inet", "money", "integer[]", "text[]", "mood",
+    "inet", "money", "integer[]", "text[]", "mood", CHANGING,
 )  # fmt: skip
 KEYS = ("integer", "bigint", "varchar(20)", "text", "uuid", "numeric(10,2)")
 WIDER = {
@@ -32,7 +35,7 @@ WIDER = {
 _LOGICAL = {
     "smallint": "int16", "integer": "int32", "bigint": "int64", "double precision": "float64", "boolean": "boolean",
     "date": "date", "time": "time", "timestamp": "datetime(6)", "timestamp with time zone": "timestamp(6)",
-    "interval": "interval", "bytea": "binary", "jsonb": "json", "mood": "enum", "numeric": "decimal",
+    "interval": "interval", "bytea": "binary", "jsonb": "json", "mood": "enum", CHANGING: "enum", "numeric": "decimal",
     "numeric(10,2)": "decimal(10,2)", "money": "decimal(19,2)",
 }  # fmt: skip
 _BITS = {"smallint": 16, "integer": 32, "bigint": 64}
@@ -92,7 +95,12 @@ def read(declared: str) -> PostgresType:
     """A declaration as a type."""
     name, _, inside = declared.partition("(")
     numbers = tuple(int(part) for part in inside.rstrip(")").split(",")) if inside else ()
-    return PostgresType(declared, name, numbers, LABELS if name == "mood" else ())
+    return PostgresType(declared, name, numbers, {"mood": LABELS, CHANGING: BEGINNING}.get(name, ()))
+
+
+def labelled(labels: Sequence[str]) -> PostgresType:
+    """The enumeration whose labels change, with those that it has now."""
+    return PostgresType(CHANGING, CHANGING, (), tuple(labels))
 
 
 def _whole(kind: Type, random: Random) -> str:
@@ -158,7 +166,7 @@ _VALUES: dict[str, Callable[[Type, Random], str]] = {
     "money": lambda _kind, random: f"{random.randint(-999, 999) / 4:.2f}",
     "integer[]": _among("{}", "{1,2}", "{-7,NULL}"),
     "text[]": _among("{}", "{a,b}", '{"x y",NULL}'),
-    "mood": _among(*LABELS),
+    **dict.fromkeys(("mood", CHANGING), lambda kind, random: random.choice(kind.labels)),
 }
 
 

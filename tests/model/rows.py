@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -75,7 +76,11 @@ class Rows(Parts):
         return f"PRIMARY KEY ({', '.join(self.quoted(one) for one in keys)})"
 
     def some_table(self) -> Table:
-        tables = [one for one in self.source.known() if not one.name.startswith("_")]
+        tables = [
+            one
+            for one in self.source.known()
+            if not one.name.startswith("_") and one.database == self.source.name(self.database, "")[0]
+        ]
         if not tables:
             self.create(self.random.choice(TABLES))
             return self.some_table()
@@ -102,6 +107,38 @@ class Rows(Parts):
         table = table or self.some_table()
         self.source.insert(table, [self.new_row(table) for _ in range(self.random.choice((1, 1, 2, 3)))])
 
+    def upsert(self) -> None:
+        """INSERT ... ON DUPLICATE KEY UPDATE: of a row that is there the log has an update."""
+        table = self.some_table()
+        names = [one.name for one in table.given if one.name not in table.key]
+        if not names or not table.key:
+            raise RefusedError("no key, or nothing but a key")
+        rows = [self.new_row(table) for _ in range(self.random.choice((1, 2, 3)))]
+        chosen = self.random.sample(names, self.random.randint(1, len(names)))
+        self.source.merge(table, rows, chosen, self.source.merging(table, rows, chosen))
+
+    def replace(self) -> None:
+        """REPLACE, which servers do in both ways ("REPLACE Statement" of MySQL): an update, or a delete and an insert."""
+        table = self.some_table()
+        rows = [self.new_row(table) for _ in range(self.random.choice((1, 2, 3)))]
+        sql = self.source.inserting(table, rows).replace("INSERT", "REPLACE", 1)
+        names = [one.name for one in table.given]
+        self.source.merge(table, rows, names, sql, in_pairs=self.random.random() < 0.5)
+
+    def transaction(self) -> None:
+        """Several statements of one transaction, some of which are taken back."""
+        self.some_table()
+        with self.source.transacted():
+            for _ in range(self.random.randint(2, 4)):
+                taken_back = self.random.random() < 0.2
+                with self.source.undone() if taken_back else contextlib.nullcontext():
+                    self.change()
+
+    def change(self) -> None:
+        """A statement that changes rows, unless it is refused."""
+        with contextlib.suppress(RefusedError):
+            getattr(self, self.random.choice(("insert", "update", "update", "delete", "move", "upsert")))()
+
     def some_rows(self, table: Table) -> list[int]:
         if not table.rows:
             raise RefusedError("no rows")
@@ -110,7 +147,7 @@ class Rows(Parts):
 
     def update(self) -> None:
         table = self.some_table()
-        names = [one.name for one in table.columns if one.name not in table.key]
+        names = [one.name for one in table.given if one.name not in table.key]
         if not names:
             raise RefusedError("nothing but a key")
         chosen = self.random.sample(names, self.random.randint(1, len(names)))

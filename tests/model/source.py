@@ -7,13 +7,14 @@ server refuses raises `RefusedError` and changes nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from ingest.change import Image
 from tests.formats.one_history.history import Event
 from tests.model.conversions import convert
 from tests.model.tables import Clause, Column, Name, Table
-from tests.model.values import RefusedError, literal
+from tests.model.values import RefusedError, Type, literal
 
 
 @dataclass(slots=True)
@@ -40,6 +41,7 @@ class Source:
     strict: bool = True
     by_server: bool = False
     transaction: int = 0
+    is_open: bool = False  # a transaction of several statements
     within: str | None = None
     server: str = "MySQL"
 
@@ -76,21 +78,22 @@ class Source:
         numbers = []
         for row in rows:
             self.numbered += 1
-            staged[self.numbered] = dict(row)
+            staged[self.numbered] = table.computed(row)
             numbers.append(self.numbered)
         table.check(staged)
         table.rows = staged
         self.counter += 1
-        self.transaction += 1
+        self._begun()
         for number in numbers:
             self._row(kind, table, None, table.rows[number])
         self._ran(self.inserting(table, rows))
 
     def update(self, table: Table, changed: Mapping[int, Image], sql: str = "") -> None:
         """Rows of one UPDATE, each to its new image; ``sql`` if one statement changes them all."""
+        changed = {number: table.computed(row) for number, row in changed.items()}
         staged = {**table.rows, **changed}
         table.check(staged)
-        self.transaction += 1
+        self._begun()
         changed = {number: row for number, row in changed.items() if row != table.rows[number]}
         before = {number: table.rows[number] for number in changed}
         table.rows = staged
@@ -103,11 +106,73 @@ class Source:
 
     def delete(self, table: Table, numbers: Sequence[int]) -> None:
         """Rows of one DELETE."""
-        self.transaction += 1
+        self._begun()
         for number in numbers:
             row = table.rows.pop(number)
             self._row("delete", table, row, None)
             self._ran(self.deleting(table, row))
+
+    def merge(
+        self, table: Table, rows: Sequence[Image], names: Sequence[str], sql: str, *, in_pairs: bool = False
+    ) -> None:
+        """Rows of one statement, each of which is new, or gives the columns ``names`` to the row that has its key.
+
+        With ``in_pairs`` the log has a delete and an insert of a row that was there.
+        """
+        staged, known = (
+            dict(table.rows),
+            {table.key_of(row): number for number, row in table.rows.items() if table.key},
+        )
+        changes: list[tuple[Image | None, Image]] = []
+        for row in rows:
+            table.check({0: row})
+            number = known.get(table.key_of(row))
+            before = None if number is None else staged[number]
+            if number is None:
+                self.numbered += 1
+                number = self.numbered
+                if table.key:
+                    known[table.key_of(row)] = number
+            after = table.computed(row if before is None else before | {name: row[name] for name in names})
+            staged[number] = after
+            if after != before:
+                changes.append((before, after))
+        table.check(staged)
+        table.rows = staged
+        self._begun()
+        for before, after in changes:
+            if before is None or not in_pairs:
+                self._row("insert" if before is None else "update", table, before, after)
+            else:
+                self._row("delete", table, before, None)
+                self._row("insert", table, None, after)
+        self._ran(sql)
+
+    @contextmanager
+    def transacted(self) -> Iterator[None]:
+        """Several statements in one transaction."""
+        self._begun()
+        self.is_open = True
+        self._ran("BEGIN")
+        yield
+        self._ran("COMMIT")
+        self.is_open = False
+
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        """Statements that a session takes back to a savepoint: the log has none of them."""
+        mark, rows = len(self.events), {name: dict(table.rows) for name, table in self.tables.items()}
+        self._ran("SAVEPOINT taken")
+        yield
+        self._ran("ROLLBACK TO SAVEPOINT taken")
+        del self.events[mark:]
+        for name, table in self.tables.items():
+            table.rows = rows[name]
+
+    def _begun(self) -> None:
+        """A statement is a transaction of its own, unless one is open."""
+        if not self.is_open:
+            self.transaction += 1
 
     def read(self, table: Table, *, again: bool = False) -> None:
         """Rows of a full load: no statement, and not in the binlog."""
@@ -137,13 +202,18 @@ class Source:
     def inserting(self, table: Table, rows: Sequence[Image]) -> str:
         """INSERT of some rows."""
         listed = ", ".join(f"({', '.join(_literals(table, row))})" for row in rows)
-        names = ", ".join(self.quoted(one.name) for one in table.columns)
+        names = ", ".join(self.quoted(one.name) for one in table.given)
         return f"INSERT INTO {self.full_name(table)} ({names}) VALUES {listed}"
+
+    def merging(self, table: Table, rows: Sequence[Image], names: Sequence[str]) -> str:
+        """INSERT of some rows, which gives some columns to those that are there."""
+        changes = ", ".join(f"{self.quoted(name)} = VALUES({self.quoted(name)})" for name in names)
+        return f"{self.inserting(table, rows)} ON DUPLICATE KEY UPDATE {changes}"
 
     def updating(self, table: Table, before: Image, row: Image) -> str:
         """UPDATE of one row."""
         changes = ", ".join(
-            f"{self.quoted(name)} = {literal(table.column(name).type, value)}" for name, value in row.items()
+            f"{self.quoted(one.name)} = {literal(one.type, row[one.name])}" for one in table.given
         )
         return f"UPDATE {self.full_name(table)} SET {changes} WHERE {self.condition(table, before)}"
 
@@ -195,6 +265,7 @@ class Source:
         """CREATE TABLE ... LIKE."""
         known = self.table(like)
         self.create(name, known.columns, known.key, sql)
+        self.table(name).parts = known.parts
 
     def copy(self, name: Name, into: Name) -> None:
         """Copy the rows of a table into one with more columns, or others: an online schema tool's INSERT."""
@@ -231,6 +302,12 @@ class Source:
         self.tables = tables
         self._statement(kind, sql, pairs[0][0], pairs[0][0])
 
+    def repartition(self, changed: Mapping[Name, Table], sql: str) -> None:
+        """ALTER TABLE of a table's partitions, which may take rows away or bring some: the log has none of them."""
+        self.tables |= {self.name(*name): table for name, table in changed.items()}
+        first = next(iter(changed))
+        self._statement("alter", sql, first, first)
+
     def truncate(self, name: Name, sql: str) -> None:
         """TRUNCATE TABLE."""
         self.transaction += 1
@@ -242,6 +319,11 @@ class Source:
         stored = database.lower() if self.lower else database
         self.tables = {name: table for name, table in self.tables.items() if name[0] != stored}
         self._statement("query", sql, (database, ""), (database, ""))
+
+    def relabel(self, database: str, sql: str, kind: Type, became: Mapping[str, str]) -> None:
+        """ALTER TYPE of an enumeration: columns of it have other labels."""
+        self.tables = {name: table.retyped(kind, became) for name, table in self.tables.items()}
+        self.nothing(database, sql)
 
     def nothing(self, database: str, sql: str) -> None:
         """A statement that changes no table."""
@@ -272,4 +354,4 @@ class Source:
 
 
 def _literals(table: Table, row: Image) -> list[str]:
-    return [literal(one.type, row[one.name]) for one in table.columns]
+    return [literal(one.type, row[one.name]) for one in table.given]

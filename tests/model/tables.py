@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from typing import NamedTuple
 
 from ingest.change import Image
 from tests.formats.one_history.history import Column as Shape
 from tests.model.conversions import convert, nothing
-from tests.model.values import RefusedError, Type, zero
+from tests.model.values import OwnType, RefusedError, Type, zero
 
 Key = tuple[object, ...]
 Name = tuple[str, str]
@@ -32,12 +33,14 @@ class Column:
     type: Type
     nullable: bool = True
     default: Default | None = None
+    made_of: str = ""  # the column of which it is generated, as a copy
 
     def shape(self) -> Shape:
         """What writers of messages know of it."""
         known = self.default is not None and self.default.known
         default = self.default.value if self.default is not None and known else None
-        return Shape(self.type.logical, self.type.declared, self.nullable, default)
+        labels = self.type.labels if isinstance(self.type, OwnType) else ()
+        return Shape(self.type.logical, self.type.declared, self.nullable, default, labels)
 
     def filler(self) -> str | None:
         """What rows that are already there get when the column is added."""
@@ -69,9 +72,23 @@ class Clause:
     text: str = ""
 
 
+class Part(NamedTuple):
+    """A partition: its name, and the number below which the key's first column is there; None for all others."""
+
+    name: str
+    below: int | None
+
+    def sql(self) -> str:
+        """As CREATE and ALTER TABLE write it."""
+        bound = "MAXVALUE" if self.below is None else f"({self.below})"
+        return f"PARTITION {self.name} VALUES LESS THAN {bound}"
+
+
 @dataclass(slots=True)
 class Table:
     """One table: columns, key and rows, these by a number of their own.
+
+    ``parts`` are the ranges of the key's first column by which it is partitioned, the last one open.
 
     ``identity`` is what its log tells of rows before a change (full, or default: the key); ``deferrable`` if rows may have one
     key within a statement, ``constraint`` the key's name.
@@ -85,6 +102,7 @@ class Table:
     identity: str = "full"
     deferrable: bool = False
     constraint: str = ""
+    parts: tuple[Part, ...] = ()
     shape: dict[str, Shape] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,6 +119,20 @@ class Table:
         """True if there is a column of the name."""
         return any(one.name.lower() == name.lower() for one in self.columns)
 
+    @property
+    def given(self) -> list[Column]:
+        """The columns that statements give values, which are not generated."""
+        return [one for one in self.columns if not one.made_of]
+
+    def computed(self, row: Image) -> Image:
+        """A row with its generated columns."""
+        return dict(row) | {one.name: row[one.made_of] for one in self.columns if one.made_of}
+
+    def part_of(self, row: Image) -> str:
+        """The name of the partition in which a row is."""
+        number = int(row[self.key[0]] or 0)
+        return next(one.name for one in self.parts if one.below is None or number < one.below)
+
     def key_of(self, row: Mapping[str, str | None]) -> Key:
         """A row's typed key."""
         return tuple(_typed(self.shape[name].logical, row[name]) for name in self.key)
@@ -113,8 +145,38 @@ class Table:
         if any(row[name] is None for row in rows.values() for name in solid):
             raise RefusedError("NULL in a column that is NOT NULL")
 
+    def _refuse(self, clauses: Sequence[Clause]) -> None:
+        """Refuse what servers refuse of generated columns, of those of which they are made, and of a partition's, or what is not modelled."""
+        made = {one.name.lower() for one in self.columns if one.made_of}
+        fixed = made | {one.made_of.lower() for one in self.columns if one.made_of}
+        fixed |= {name.lower() for name in self.key[:1] if self.parts}
+        for clause in clauses:
+            name = clause.name.lower()
+            if name in fixed and not (clause.action == "drop" and name in made):
+                raise RefusedError(f"{clause.name} is generated, or others are of it")
+            if clause.action in ("drop_key", "add_key") and (
+                self.parts or made & {*map(str.lower, clause.keys)}
+            ):
+                raise RefusedError("a key of generated columns, or of partitions")
+
+    def retyped(self, kind: Type, became: Mapping[str, str]) -> Table:
+        """The table after its columns' type of that name has other labels; ``became`` has those with another name."""
+        names = [one.name for one in self.columns if one.type.declared == kind.declared]
+        columns = [
+            replace(one, type=kind, default=_relabelled(one.default, became)) if one.name in names else one
+            for one in self.columns
+        ]
+        rows = {
+            number: {
+                name: became.get(text or "", text) if name in names else text for name, text in row.items()
+            }
+            for number, row in self.rows.items()
+        }
+        return replace(self, columns=tuple(columns), rows=rows)
+
     def altered(self, clauses: Sequence[Clause], *, strict: bool = True) -> Table:
         """The table after an ALTER, whose clauses all refer to the table before it."""
+        self._refuse(clauses)
         columns: list[tuple[str | None, Column]] = [(one.name, one) for one in self.columns]
         key = self.key
         for clause in sorted(clauses, key=lambda one: one.action == "add"):  # new columns come last
@@ -139,6 +201,12 @@ def _typed(logical: str, text: str | None) -> object:
         return Decimal(text)
     except ArithmeticError:
         return text
+
+
+def _relabelled(default: Default | None, became: Mapping[str, str]) -> Default | None:
+    if default is None or default.value not in became:
+        return default
+    return replace(default, sql=f"'{became[default.value]}'", value=became[default.value])
 
 
 _NUMBERS = ("int", "uint", "decimal", "year", "bit")
@@ -208,7 +276,7 @@ def _converted(
     found: Image = {}
     for old, column in columns:
         if old is None:
-            found[column.name] = column.filler()
+            found[column.name] = row[column.made_of] if column.made_of else column.filler()
         else:
             found[column.name] = convert(row[old], table.column(old).type, column.type, strict=strict)
             if found[column.name] is None and not column.nullable:

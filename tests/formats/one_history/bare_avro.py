@@ -60,7 +60,7 @@ OIDS = {
     "boolean": 16, "bytea": 17, "bigint": 20, "smallint": 21, "integer": 23, "text": 25, "double precision": 701, "inet": 869,
     "money": 790, "integer[]": 1007, "text[]": 1009, "char(5)": 1042, "varchar(20)": 1043, "varchar(40)": 1043, "date": 1082,
     "time": 1083, "timestamp": 1114, "timestamp with time zone": 1184, "interval": 1186, "numeric": 1700,
-    "numeric(10,2)": 1700, "uuid": 2950, "jsonb": 3802, "mood": 16_402,
+    "numeric(10,2)": 1700, "uuid": 2950, "jsonb": 3802, "mood": 16_402, "feeling": 16_409,
 }  # fmt: skip
 """PostgreSQL's types as itself numbers them; those of users' types begin at 16,384."""
 

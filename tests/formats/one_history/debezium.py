@@ -107,17 +107,22 @@ def _mysql(event: Event) -> dict[str, Any]:
 def _oracle(event: Event) -> dict[str, Any]:
     """The place in the order of commits; rows of the snapshot have the number at which it read."""
     places = {"scn": "4000"} if event.kind == "read" else {
-        "scn": str(4000 + event.number), "commit_scn": str(50_000 + 10 * event.transaction), "ssn": 0,
+        "scn": str(4000 + (event.logged or event.number)), "commit_scn": str(50_000 + 10 * event.transaction), "ssn": 0,
     }  # fmt: skip
     return {"db": event.within, "schema": event.database, "txId": f"{event.transaction:016x}", **places}
 
 
 def _postgres(event: Event) -> dict[str, Any]:
-    """The log's place; rows of the first snapshot have that of its begin."""
-    lsn = 90_000 if event.kind == "read" else 100_000 + event.number * 56
+    """The log's place, with that of the last commit before; rows of the first snapshot have that of its begin.
+
+    A transaction's rows keep their places in the log, also where another one was committed after them ("The last known commit
+    LSN and the current LSN", `connectors/postgresql.adoc`).
+    """
+    lsn = 90_000 if event.kind == "read" else 100_000 + (event.logged or event.number) * 56
+    committed = 100_008 + event.committed * 56 if event.committed else lsn - 8
     return {
         "db": event.within,
-        "sequence": json.dumps([str(lsn - 8), str(lsn)]),
+        "sequence": json.dumps([str(committed), str(lsn)]),
         "schema": event.database,
         "txId": 700 + event.transaction,
         "lsn": lsn,
@@ -264,6 +269,8 @@ def physical(column: Column) -> tuple[str, str | None, dict[str, str]]:
         parameters = {"scale": scale, "connect.decimal.precision": precision}
         return "bytes", "org.apache.kafka.connect.data.Decimal", parameters
     kind, semantic = _SEMANTIC.get(logical) or (_PHYSICAL.get(logical, "string"), None)
+    if logical == "enum":
+        return kind, semantic, {"allowed": ",".join(column.labels)}
     return kind, semantic, {"length": column.declared[4:-1]} if logical == "bit" else {}
 
 

@@ -32,11 +32,14 @@ class Column(NamedTuple):
     declared: str
     nullable: bool = True
     default: str | None = None  # of a literal
+    of_type: tuple[str, ...] = ()  # the labels of an enumeration that is a type by itself
 
     @property
     def labels(self) -> list[str]:
-        """The labels of an ENUM or SET."""
-        return [label.replace("''", "'") for label in re.findall(r"'((?:[^']|'')*)'", self.declared)]
+        """The labels of an enumeration or SET."""
+        return [*self.of_type] or [
+            label.replace("''", "'") for label in re.findall(r"'((?:[^']|'')*)'", self.declared)
+        ]
 
 
 _QUOTED = ",".join("'" + label.replace("'", "''") + "'" for label in LABELS)
@@ -88,6 +91,10 @@ class Event(NamedTuple):
     identity: str = "full"  # what the log tells of the row before: all of it, or by default its key
     within: str | None = None  # the database, where ``database`` is a schema
     server: str = "MySQL"  # whose tables these are
+    logged: int = (
+        0  # its number in the log, if another transaction stood between: events come in the order of commits
+    )
+    committed: int = 0  # the number in the log of the last commit before, if that came after the event there
 
     @property
     def second(self) -> int:
