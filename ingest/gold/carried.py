@@ -37,11 +37,12 @@ from ingest.lake.json_cells import list_in, object_in
 from ingest.lake.logged_statements import COUNTING, Statement
 from ingest.lake.names import mirror_path
 from ingest.lake.rejects import open_sql
-from ingest.lake.resolve import LEAVES_NAME, renamed_into
+from ingest.lake.resolve import renamed_into
 from ingest.lake.snapshots import CARRIED_FOLDER, CARRIED_SQL, read_sql
 from ingest.lake.stamps import change_of
 from ingest.lake.tables import Row as SilverRow
 from ingest.lake.tables import Tables
+from ingest.lake.timeline import LEAVES_NAME
 from ingest.order import (
     RANK,
     Order,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
-from ingest.ddl import EXCHANGED, Effect
-from ingest.gold.policy import DISMISSED, Subject, applied, columns_made, drops_column, judge, recased, rings
-from ingest.lake.logged_statements import Statement, touched
+from ingest.ddl import Effect
+from ingest.gold.policy import Subject, applied, drops_column, recased, spelt
+from ingest.lake.decisions import DISMISS
+from ingest.lake.logged_statements import Statement
 from ingest.lake.names import folded
-from ingest.lake.resolve import CARRIED, Presence
+from ingest.lake.resolve import CARRIED
+from ingest.lake.timeline import Moment, Structure, columns_made, moments
 
 
 @dataclass(slots=True)
@@ -38,8 +40,8 @@ def declared_by(statements: Iterable[Statement], subject: Subject, since: int = 
         since: the last batch that the mirror has folded.
     """
     statements, columns = list(statements), _Columns(subject)
-    for statement, effects in rings(applied(statements, subject)):
-        columns.take(effects, statement, new=statement.batch > since)
+    for moment in moments(applied(statements, subject), subject.table):
+        columns.take(moment, new=moment.statement.batch > since)
     for statement in statements:
         for effect in statement.first.effects if statement.first else ():
             columns.lose_again(effect, statement.order, new=statement.batch > since)
@@ -48,37 +50,34 @@ def declared_by(statements: Iterable[Statement], subject: Subject, since: int = 
 
 @dataclass(slots=True)
 class _Columns:
-    """What the statements so far show of a table, and which of its columns' names are free."""
+    """What the moments of a table so far show of it."""
 
     subject: Subject
     declared: Declared = field(default_factory=Declared)
-    presence: Presence = field(default_factory=Presence)
-    vacant: set[str] = field(default_factory=set)  # names that columns have had, and no column has now
-    lost: set[str] = field(default_factory=set)  # those of columns that rows have lost, too
+    lost: set[str] = field(default_factory=set)  # names of columns that rows have lost, and no column has now
 
-    def take(self, effects: Sequence[Effect], statement: Statement, *, new: bool) -> None:
-        """Add one effect, or renames that exchange names; ``new`` if the mirror has not folded their statement."""
-        exchanged, begins = len(effects) > 1, self.presence.begins(effects[0], statement, self.subject.table)
-        is_rename = effects[0].action == "rename_column"
-        taken = self._rename(effects) if is_rename else self._declare(effects[0])
+    def take(self, moment: Moment, *, new: bool) -> None:
+        """Add a moment; ``new`` if the mirror has not folded its statement."""
+        effects, taken = moment.effects, self._show(moment)
+        exchanges = len(effects) > 1
         if new and taken:
-            self.declared.taken_over.append((statement.order, taken))
-        for effect in recased(effects) if exchanged else effects:
-            self._lose(effect, statement.order, new=new, begins=begins)
-        if exchanged and new and self.subject.policy == "evolve":
+            self.declared.taken_over.append((moment.place, taken))
+        for effect in recased(effects) if exchanges else effects:
+            self._lose(effect, moment, new=new)
+        if exchanges and new and self.subject.policy == "evolve":
             self.declared.renewed |= taken.keys()
 
-    def _lose(self, effect: Effect, order: str, *, new: bool, begins: bool) -> None:
+    def _lose(self, effect: Effect, moment: Moment, *, new: bool) -> None:
         """Note which columns rows lose by an effect, and which name of a lost one now belongs to another."""
         declared, name = self.declared, effect.name
         came = {"add_column": name, "rename_column": effect.new_name}.get(effect.action)
         if came in self.lost:
             self.lost.remove(came)
             declared.renewed |= {came} if new else set()
-        lost = _respelt(effect, self.vacant, self.subject)
+        lost = _respelt(effect, moment.after.gone, self.subject)
         if effect.action in ("drop_column", "rename_column") and drops_column(effect, self.subject):
             lost.add(name)
-        if begins and self.subject.policy == "evolve":
+        if moment.begins and self.subject.policy == "evolve":
             subject = self.subject
             lost |= self._not_made_again(
                 effect, declared.columns.keys() | subject.known.keys() | subject.sent.keys()
@@ -88,7 +87,7 @@ class _Columns:
         declared.dropped |= lost if new else set()
         for past in lost:
             declared.columns.pop(past, None)
-            declared.gone[past] = order
+            declared.gone[past] = moment.place
 
     def lose_again(self, effect: Effect, order: str, *, new: bool) -> None:
         """Add an effect of a repeated statement: rows before it were repeated, and they lose the same columns."""
@@ -110,50 +109,32 @@ class _Columns:
         made = {folded(column.name) for column in effect.columns}
         return {name for name in names if folded(name) not in made and name not in self.declared.keys}
 
-    def _declare(self, effect: Effect) -> dict[str, str]:
-        """Add one effect but a rename; returns the free name that it gives to a new column, with none."""
-        declared, name = self.declared, effect.name
-        taken: dict[str, str] = {}
-        match effect.action:
-            case "create_table":
-                self.vacant = (self.vacant | declared.columns.keys()) - {
-                    column.name for column in effect.columns
-                }
-                declared.keys = effect.keys or declared.keys
-                for column in effect.columns:
-                    self._show(column.name, column.type or "unknown", column.comment)
-            case "add_column" | "modify_column":
-                if effect.action == "add_column" and name in self.vacant:
-                    taken = {name: ""}
-                    self.vacant.remove(name)
-                self._show(name, effect.type or self._type_of(name), effect.comment)
-            case "add_primary_key":
-                declared.keys = effect.keys or declared.keys
-            case "comment_column" if effect.comment is not None:
-                declared.comments[name] = effect.comment
-            case "drop_column":
-                self.vacant.add(name)
-        return taken
-
-    def _rename(self, renames: Sequence[Effect]) -> dict[str, str]:
-        """Add a rename, or several that exchange names: columns keep their types, comments and places in the key; returns the
-        names that other columns have had, each with the one under which the values were.
+    def _show(self, moment: Moment) -> dict[str, str]:
+        """Add the columns that a moment makes or changes: renamed ones keep their types and comments. Returns the names that other
+        columns have had before, each with the one under which its values were, empty for a new column.
         """
-        declared, names = self.declared, {rename.name: rename.new_name for rename in renames}
-        taken = {new: old for old, new in names.items() if len(renames) > 1 or new in self.vacant}
-        self.vacant = (self.vacant | names.keys()) - {*names.values()}
-        shown = [(new, self._type_of(old), declared.comments.get(old)) for old, new in names.items()]
-        for column in shown:
-            self._show(*column)
-        declared.keys = tuple(names.get(key, key) for key in declared.keys)
-        return taken
-
-    def _show(self, name: str, logical: str, comment: str | None) -> None:
-        self.declared.columns[name] = logical
-        self.declared.gone.pop(name, None)
-        self.declared.dropped.discard(name)
-        if comment is not None:
-            self.declared.comments[name] = comment
+        declared, effect = self.declared, moment.effect
+        was = {rename.new_name: rename.name for rename in moment.effects if rename.action == "rename_column"}
+        made = {name for each in moment.effects for name in columns_made(each)}
+        declared.keys = moment.after.keys
+        if effect.action == "comment_column":
+            declared.comments[effect.name] = effect.comment or ""
+        shown = {name: moment.after.column(name) for name in made}
+        if effect.action == "modify_column":
+            shown[effect.name] = moment.after.column(effect.name)
+        logical = {name: column.type or self._type_of(was.get(name, name)) for name, column in shown.items()}
+        comments = {
+            name: declared.comments.get(was[name]) if name in was else column.comment
+            for name, column in shown.items()
+        }
+        declared.columns |= logical
+        declared.comments |= {name: comment for name, comment in comments.items() if comment is not None}
+        declared.gone = {name: place for name, place in declared.gone.items() if name not in shown}
+        declared.dropped -= shown.keys()
+        if effect.action == "create_table":
+            return {}
+        exchanges = len(moment.effects) > 1
+        return {name: was.get(name, "") for name in made if exchanges or name in moment.before.gone}
 
     def _type_of(self, name: str) -> str:
         subject = self.subject
@@ -176,15 +157,8 @@ def _respelt(effect: Effect, vacant: Collection[str], subject: Subject) -> set[s
 
 def departed(statements: Iterable[Statement], subject: Subject) -> dict[str, str]:
     """Columns that the source has dropped or renamed, under any policy, with the statements' places."""
-    gone: dict[str, str] = {}
-    for statement in statements:
-        if judge(statement, subject).state == DISMISSED:
-            continue
-        for effect in statement.effects:
-            if subject.table not in touched(effect) or effect.note == EXCHANGED:
-                continue
-            if effect.action in ("drop_column", "rename_column"):
-                gone[subject.column(effect.name)] = statement.order
-            for name in columns_made(effect):
-                gone.pop(name, None)
-    return gone
+    structure = Structure(fold=str)
+    counting = (statement for statement in statements if statement.decided != DISMISS)
+    for statement, effect in spelt(counting, subject):
+        structure = structure.after(effect, statement.order)
+    return dict(structure.gone)

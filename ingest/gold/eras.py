@@ -13,19 +13,18 @@ from itertools import pairwise, zip_longest
 
 from ingest import types
 from ingest.change import TableId
-from ingest.ddl import COMPUTED, ColumnDefinition, Effect
+from ingest.ddl import COMPUTED, Effect
 from ingest.errors import HeldError
 from ingest.lake import duck
 from ingest.lake.books import Line
 from ingest.lake.json_cells import list_in
 from ingest.lake.mirrors import Era
-from ingest.lake.structures import Structure
 from ingest.lake.tables import Tables
+from ingest.lake.timeline import Keys, Structure, columns_made, key_after, kind
 from ingest.order import order_key, order_of
-from ingest.values.conversions import KEEP, conversion, is_char, named
+from ingest.values.conversions import KEEP, conversion, is_char
 
 MANY = 50  # more changes of a key than any operator makes: the messages name two unique indexes in turn
-Keys = tuple[str, ...]
 PlacedEffects = tuple[str, Sequence[Effect]]  # its place, and those of its effects that the policy applies
 
 
@@ -140,7 +139,7 @@ def eras(
         result = _named(shown, statements, keyless=keyless)
     else:
         result = _stated(statements)
-    result = _reformed(_exchanged(_distinct(_without_unused(result, shown)), statements), statements)
+    result = _reformed(_distinct(_without_unused(result, shown)), statements)
     if len(result) > MANY:
         names = sorted({f"({', '.join(era.keys)})" for era in result})
         raise HeldError(
@@ -170,29 +169,21 @@ def _distinct(result: Iterable[Era]) -> list[Era]:
     return distinct
 
 
-def _exchanged(result: Sequence[Era], statements: Iterable[PlacedEffects]) -> list[Era]:
-    """The eras, with one more for each statement after which columns of the key have each other's names."""
-    exchanged = list(result)
-    for place, effects in statements:
-        before = [era for era in exchanged if era.place < place]
-        keys = before[-1].keys if before else ()
-        after = _after((effect for effect in effects if effect.action == "rename_column"), keys)
-        if after != keys and same(after, keys) and not any(era.place == place for era in exchanged):
-            exchanged.insert(len(before), Era(place, keys))
-    return exchanged
-
-
 def _reformed(result: Sequence[Era], statements: Iterable[PlacedEffects]) -> list[Era]:
-    """The eras, with one more for each statement that gives the values of a column of the key another form."""
+    """The eras, with one more for each statement after which columns of the key have each other's names, or values of another
+    form.
+    """
     reformed, structure = list(result), Structure()
     for place, effects in statements:
         before = [era for era in reformed if era.place < place]
         keys = before[-1].keys if before else ()
-        reforms = any(effect.name in keys and _reforms(effect, structure) for effect in effects)
+        renamed = key_after((effect for effect in effects if effect.action == "rename_column"), keys)
+        exchanges = renamed != keys and same(renamed, keys)
+        reforms = exchanges or any(effect.name in keys and _reforms(effect, structure) for effect in effects)
         if reforms and not any(era.place == place for era in reformed):
             reformed.insert(len(before), Era(place, keys))
         for effect in effects:
-            structure.take(effect)
+            structure = structure.after(effect)
     return reformed
 
 
@@ -203,18 +194,14 @@ def _reforms(effect: Effect, structure: Structure) -> bool:
     """
     if effect.action != "modify_column" or effect.type is None or effect.note in (COMPUTED, "generated"):
         return False
-    old = structure.columns.get(effect.name.casefold(), ColumnDefinition(effect.name))
+    old = structure.column(effect.name)
     if old.type is not None and (old.type, old.written.lower()) == (effect.type, effect.written.lower()):
         return False
     if types.base(effect.type) == "string" and (
         old.type is None or is_char(old.written) == is_char(effect.written)
     ):
         return False  # as long as before, for the server refuses to cut a key
-    before = (
-        types.base(effect.type)
-        if old.type is None
-        else named(old.type, old.written, mysql=effect.rules == "mysql")
-    )
+    before = kind(old, effect.rules) or types.base(effect.type)
     rule = conversion(before, effect.type, effect.written, dialect=effect.rules)
     return rule.certain and rule != KEEP
 
@@ -234,7 +221,7 @@ def _named(shown: Evidence, statements: Sequence[PlacedEffects], *, keyless: boo
             result[:1] = [Era("", ()), Era(added or _just_before(first.low), first.keys)]
     keys = newest.keys
     for place, effects in statements:
-        after = _after(effects, keys)
+        after = key_after(effects, keys)
         if place < newest.high or after == keys:
             continue
         # else no row without the key has arrived yet
@@ -256,13 +243,13 @@ def _interrupted(result: Sequence[Era], unnamed: Run, statements: Sequence[Place
     for number, (dropped, effects) in enumerate(statements):
         before = [era for era in interrupted if era.place < dropped]
         keys, begins = before[-1].keys, [era.place for era in interrupted[len(before) :][:1]]
-        if not keys or _after(effects, keys) or begins == [dropped]:
+        if not keys or key_after(effects, keys) or begins == [dropped]:
             continue
         later = statements[number + 1 :]
-        gives = [other for other, did in later if _after(did, ())][:1]
+        gives = [other for other, did in later if key_after(did, ())][:1]
         end = min(gives + begins, default="")
         # where a stream has gone back, rows from before the statement come again, and then the statement
-        place = max([dropped, *(other for other, did in later if other < end and not _after(did, keys))])
+        place = max([dropped, *(other for other, did in later if other < end and not key_after(did, keys))])
         if unnamed.low < end and unnamed.high > place:
             again = [] if begins == [end] else [Era(end, keys)]
             interrupted[len(before) : len(before)] = [Era(place, ()), *again]
@@ -272,7 +259,7 @@ def _interrupted(result: Sequence[Era], unnamed: Run, statements: Sequence[Place
 def last(statements: Sequence[PlacedEffects], keys: Keys) -> Keys:
     """The key after all statements."""
     for _, effects in statements:
-        keys = _after(effects, keys)
+        keys = key_after(effects, keys)
     return keys
 
 
@@ -281,7 +268,7 @@ def rekeys(run: Run, statements: Iterable[PlacedEffects]) -> bool:
     after the run's first change.
     """
     return any(
-        not same(_after(effects, run.keys), run.keys)
+        not same(key_after(effects, run.keys), run.keys)
         or any(effect.action.endswith("primary_key") for effect in effects)
         or (place > run.low and _begins_anew(effects))
         for place, effects in statements
@@ -293,7 +280,7 @@ def _since(before: Run, run: Run, statements: Sequence[PlacedEffects]) -> str:
     keys = before.keys
     for place, effects in statements:
         if before.high < place <= run.low:  # what rows announce has the place of the first of them
-            keys = _after(effects, keys)
+            keys = key_after(effects, keys)
             if same(keys, run.keys):
                 return place
     return _just_before(run.low)
@@ -309,7 +296,7 @@ def _added(statements: Sequence[PlacedEffects], low: str, high: str) -> str:
     for place, effects in statements:
         actions = {effect.action for effect in effects}
         adds = "add_primary_key" in actions and "drop_primary_key" not in actions
-        if low < place < high and (adds or (_begins_anew(effects) and _after(effects, ()))):
+        if low < place < high and (adds or (_begins_anew(effects) and key_after(effects, ()))):
             return place
     return ""
 
@@ -326,7 +313,7 @@ def _stated(statements: Sequence[PlacedEffects]) -> list[Era]:
     result: list[Era] = []
     for place, effects in statements:
         keys = result[-1].keys if result else ()
-        after = _after(effects, keys)
+        after = key_after(effects, keys)
         if not result and any(effect.action == "create_table" for effect in effects):
             result.append(Era("", after))
         elif after != keys:
@@ -335,69 +322,35 @@ def _stated(statements: Sequence[PlacedEffects]) -> list[Era]:
     return result
 
 
-def _after(effects: Iterable[Effect], keys: Keys) -> Keys:
-    """The key after a statement: its renames apply at once, and its own key uses the new names."""
-    renamed = {effect.column: effect.new_name for effect in effects if effect.action == "rename_column"}
-    keys = tuple(renamed.get(key, key) for key in keys)
-    for effect in effects:
-        if effect.action == "drop_primary_key":
-            keys = ()
-        elif effect.action == "add_primary_key":
-            keys = effect.keys or keys
-        # one for an existing table does not change a known key
-        elif effect.action == "create_table" and (effect.note != "if-not-exists" or not keys):
-            keys = effect.keys or (() if effect.columns else keys)
-    return keys
-
-
 # --- the pipeline file ----------------------------------------------------------------------------
 
 
 def _declared(declared: Keys, statements: Sequence[PlacedEffects]) -> list[Era]:
-    """The declared key under the names that its columns had, without those that were not there yet."""
-    keys = tuple(_last_name(name, statements) for name in declared)
+    """The declared key under the names that its columns had, without those that were not there yet.
+
+    A name that was given again means the new column; a column that is added again has been there before.
+    """
+    last_names, added = {name: name for name in declared}, dict[str, int]()
+    for number, (_, effects) in enumerate(statements):
+        renamed = _renamed(effects)
+        made = {name for effect in effects for name in columns_made(effect)}
+        last_names = {
+            name: name if name in made else renamed.get(last_name, last_name)
+            for name, last_name in last_names.items()
+        }
+        new = {effect.name: number for effect in effects if effect.action == "add_column"}
+        added = new | added
+    keys = tuple(dict.fromkeys(last_names.values()))
     result: list[Era] = []
-    added = _first_added(statements)
-    for i in range(len(statements) - 1, -1, -1):
-        place, effects = statements[i]
-        renamed = {effect.new_name: effect.name for effect in effects if effect.action == "rename_column"}
-        new = {name for name, first in added.items() if first == i}
-        before = tuple(renamed.get(key, key) for key in keys if key not in new) or keys
+    for number in range(len(statements) - 1, -1, -1):
+        place, effects = statements[number]
+        former = {new: old for old, new in _renamed(effects).items()}
+        before = tuple(former.get(key, key) for key in keys if added.get(key) != number) or keys
         if before != keys:
             result.append(Era(place, keys))
             keys = before
     return [Era("", keys), *reversed(result)]
 
 
-def _last_name(name: str, statements: Sequence[PlacedEffects]) -> str:
-    """A column's name after all renames; a name that was reused means the new column."""
-    for i, (_, effects) in enumerate(statements):
-        to = next(
-            (
-                effect.new_name
-                for effect in effects
-                if effect.action == "rename_column" and effect.column == name
-            ),
-            "",
-        )
-        if to and not any(_makes(effect, name) for _, later in statements[i:] for effect in later):
-            return _last_name(to, statements[i + 1 :])
-    return name
-
-
-def _makes(effect: Effect, name: str) -> bool:
-    return (
-        (effect.action == "add_column" and effect.column == name)
-        or (effect.action == "rename_column" and effect.to == name)
-        or (effect.action == "create_table" and any(column.name == name for column in effect.columns))
-    )
-
-
-def _first_added(statements: Sequence[PlacedEffects]) -> dict[str, int]:
-    """Where each column was first added: a repeated statement adds nothing."""
-    first: dict[str, int] = {}
-    for i, (_, effects) in enumerate(statements):
-        for effect in effects:
-            if effect.action == "add_column" and effect.note != "if-not-exists":
-                first.setdefault(effect.name, i)
-    return first
+def _renamed(effects: Iterable[Effect]) -> dict[str, str]:
+    return {effect.name: effect.new_name for effect in effects if effect.action == "rename_column"}

@@ -36,13 +36,13 @@ from ingest.lake.resolve import (
     CARRIED,
     DOUBTED,
     EMPTY,
-    LEAVES_NAME,
     UNSEEN,
     hides_rows,
     is_pinned,
     leaves_open,
     renamed_into,
 )
+from ingest.lake.timeline import LEAVES_NAME, OF_KEYS, columns_made
 
 HELD, NOTICED, APPLIED, LOGGED, DISMISSED = "held", "noticed", "applied", "logged", "dismissed"
 PARTLY = "partly"  # applied, but existing rows lack values that only the source knows
@@ -343,25 +343,23 @@ _WORDS: dict[tuple[str, str], str] = {
 
 
 def applied(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple[Statement, Effect]]:
-    """The effects on a table that its policy applies, in order, with column names in the spelling of rows and
-    statements.
-    """
+    """The effects on a table that its policy applies, in order, as `spelt` gives them."""
+
+    def is_applied(statement: Statement) -> bool:
+        state = subject.recorded.get(statement.id) or judge(statement, subject).state
+        return state in (APPLIED, PARTLY)
+
+    return spelt(filter(is_applied, statements), subject)
+
+
+def spelt(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple[Statement, Effect]]:
+    """The effects of statements on a table, in order, with column names in the spelling of rows and statements."""
     made: dict[str, str] = {}
     for statement in statements:
-        state = subject.recorded.get(statement.id) or judge(statement, subject).state
-        if state in (APPLIED, PARTLY):
-            for effect in statement.effects:
-                if subject.table in touched(effect):
-                    yield statement, _spelt(effect, replace(subject, sent={**made, **subject.sent}))
-                    made |= dict.fromkeys(columns_made(effect), "unknown")
-
-
-def columns_made(effect: Effect) -> set[str]:
-    """The column names that exist after an effect."""
-    if effect.action == "create_table":
-        return {column.name for column in effect.columns}
-    name = effect.to if effect.action == "rename_column" else effect.column
-    return {str(name)} if effect.action in ("add_column", "rename_column") else set()
+        for effect in statement.effects:
+            if subject.table in touched(effect):
+                yield statement, _spelt(effect, replace(subject, sent={**made, **subject.sent}))
+                made |= dict.fromkeys(columns_made(effect), "unknown")
 
 
 def _spelt(effect: Effect, subject: Subject) -> Effect:
@@ -375,25 +373,11 @@ def _spelt(effect: Effect, subject: Subject) -> Effect:
     return effect
 
 
-def rings(effects: Iterable[tuple[Statement, Effect]]) -> Iterator[tuple[Statement, tuple[Effect, ...]]]:
-    """Group effects: renames that exchange names, in whatever letter case, form one group, every other effect is alone."""
-    ring: list[Effect] = []
-    for statement, effect in effects:
-        ring.append(effect)
-        closes = folded(effect.new_name) == folded(ring[0].name)
-        if effect.action != "rename_column" or effect.note != EXCHANGED or closes:
-            yield statement, tuple(ring)
-            ring = []
-
-
 def recased(ring: Iterable[Effect]) -> list[Effect]:
     """The names that an exchange gives in another letter case only, each as a rename of its own to that."""
     given = {folded(rename.new_name): rename.new_name for rename in ring}
     renames = (replace(rename, to=given.get(folded(rename.name), rename.name)) for rename in ring)
     return [rename for rename in renames if rename.name != rename.to]
-
-
-OF_KEYS = frozenset({"create_table", "add_primary_key", "drop_primary_key"})
 
 
 def rekeys(effect: Effect, keys: Collection[str], *, is_declared: bool) -> bool:

@@ -5,9 +5,9 @@ such as the check of cells and `ingest explain`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache, partial
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from ingest import types
 from ingest.change import TableId
@@ -16,14 +16,15 @@ from ingest.ddl.as_stored import Default
 from ingest.fold import OPEN, SchemaStep
 from ingest.gold import ledger as ledgers
 from ingest.gold.lane import Steps
-from ingest.gold.policy import Subject, applied, drops_column, recased, rings
+from ingest.gold.policy import Subject, applied, drops_column, recased
 from ingest.lake import kept_texts, lanes
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror, rule_for
 from ingest.lake.names import folded
-from ingest.lake.resolve import DOUBTED, Presence, empties, leaves_open
+from ingest.lake.resolve import DOUBTED, empties, leaves_open
 from ingest.lake.tables import Tables
-from ingest.values.conversions import KEEP, UNSAID, in_charset, named
+from ingest.lake.timeline import Moment, Structure, kind, moments
+from ingest.values.conversions import KEEP, in_charset
 
 
 def steps_of(lake: Tables) -> Callable[[Mirror, str, TableId, int], Sequence[tuple[SchemaStep, int]]]:
@@ -85,12 +86,10 @@ def steps(statements: Iterable[Statement], subject: Subject) -> list[tuple[Schem
     statements = list(statements)
     result: list[tuple[SchemaStep, int]] = []
     taken: dict[str, list[SchemaStep]] = {}
-    walk = _Walk(subject.table, subject)
-    for statement, effects in rings(applied(statements, subject)):
-        made = walk.exchange(effects, statement) if len(effects) > 1 else walk.take(effects[0], statement)
-        of_statement = list(made)
-        taken.setdefault(statement.id, []).extend(of_statement)
-        result.extend((step, statement.batch) for step in of_statement)
+    for moment in moments(applied(statements, subject), subject.table):
+        made, statement = list(_steps_of(moment, subject)), moment.statement
+        taken.setdefault(statement.id, []).extend(made)
+        result.extend((step, statement.batch) for step in made)
     again = [(step, statement.batch) for statement in statements for step in _again(statement, taken)]
     return sorted([*result, *again], key=lambda placed: placed[0].order) if again else result
 
@@ -113,212 +112,156 @@ def _default_of(column: Effect | ColumnDefinition) -> Default:
     return Default(column.default, True, column.note) if given else Default()
 
 
-class _Column(NamedTuple):
-    """A column as statements have declared it so far."""
-
-    type: str = ""
-    charset: str = ""
-    default: Default | None = None  # None where no statement has said whether it has one
-    written: str = ""  # the type as the statement writes it
-    solid: bool = False  # NOT NULL, by its definition or by a primary key, also when that is dropped
+def _default_before(column: ColumnDefinition, effect: Effect) -> Default:
+    """The DEFAULT that a column had before an effect on it; where no statement has said one, that of the effect."""
+    is_said = column.type is not None or column.has_default or column.note == "expression"
+    return _default_of(column if is_said else effect)
 
 
-_UNDECLARED = _Column()
+def _declared(effect: Effect, before: Structure) -> str:
+    """The type that a column is changed to, with its character set if that changes or may change.
+
+    A MODIFY without a character set gives a text column that of its table.
+    """
+    declared, new = effect.written, effect.charset or before.charset
+    texts = types.base(effect.type or "") in _TEXTS and effect.rules == "mysql"
+    changes = texts and new != before.column(effect.name).charset
+    return in_charset(declared, new) if changes else declared
 
 
-@dataclass(slots=True)
-class _Walk:
-    """The source's columns according to its statements, and columns that are gone there but still in the mirror."""
-
-    table: TableId
-    subject: Subject
-    stale: set[str] = field(default_factory=set)
-    columns: dict[str, _Column] = field(default_factory=dict)
-    charset: str = UNSAID  # of new columns
-    made: set[str] = field(default_factory=set)  # columns that a statement has created and none has dropped
-    presence: Presence = field(default_factory=Presence)
-
-    def take(self, effect: Effect, statement: Statement) -> Iterator[SchemaStep]:
-        """One effect's steps. A reused name starts empty: its old values belong to another column."""
-        name, to = effect.name, effect.new_name
-        order: Any = statement.order
-        if self.presence.begins(effect, statement, self.table):
-            yield self._begin(effect, order)
-            return
-        match effect.action:
-            case "truncate" if empties(effect):
-                yield SchemaStep(order, "new_incarnation")
-            case "relabel_column" if not leaves_open(effect, self.table):
-                label = (str(effect.default), to)
-                yield SchemaStep(order, "retype_column", name, label=label)
-            case "modify_column" if effect.note == MOVED:
-                yield SchemaStep(order, OPEN, name)
-            case "modify_column" if leaves_open(effect, self.table):
-                yield SchemaStep(order, "drop_column", name)
-            case "modify_column" if effect.type is not None:
-                yield from self._retype(effect, order)
-            case "convert_charset":
-                yield from self._convert(effect, order)
-            case "add_column" if name in self.made:  # a repeated statement, or IF NOT EXISTS
-                return
-            case "add_column":
-                yield from self._revive(name, order)
-                self.made.add(name)
-                if leaves_open(effect, self.table):
-                    yield SchemaStep(order, OPEN, name)
-                elif effect.default is not None:
-                    yield SchemaStep(
-                        order, "add_column", name, default=effect.default, guarded=effect.guarded
-                    )
-            case "rename_column":
-                yield from self._revive(to, order, but=name)
-                self.made.add(to)
-                yield SchemaStep(order, "rename_column", name, to)
-                yield from self._leave(effect, order)
-            case "drop_column":
-                yield from self._leave(effect, order)
-            case "add_primary_key" if effect.solid:
-                yield from self._without_nulls(effect, order)
-        self._declare(effect)
-
-    def _begin(self, effect: Effect, order: Any) -> SchemaStep:
-        """The step to a new table; of the columns until then only the types stay known."""
-        self.stale.clear()
-        self.made = {column.name for column in effect.columns}
-        self.charset = UNSAID
-        self.columns = {name: _Column(column.type) for name, column in self.columns.items()}
-        self._declare(effect)
+def _steps_of(moment: Moment, subject: Subject) -> Iterator[SchemaStep]:
+    """What a moment of a table does to its rows. A reused name starts empty: its old values belong to another column."""
+    effect, before, table = moment.effect, moment.before, subject.table
+    name, to = effect.name, effect.new_name
+    order = moment.place
+    if len(moment.effects) > 1:
+        yield from _exchange(moment, subject)
+        return
+    if moment.begins:
         filled = effect.action != "create_table" or effect.brings_rows or effect.note == DOUBTED
-        return SchemaStep(order, "new_incarnation", filled=filled)
-
-    def _declare(self, effect: Effect) -> None:
-        if effect.action == "create_table":
-            self.charset = effect.charset or UNSAID
-            for column in effect.columns:
-                self._name(column.name, column, effect.rules)
-            self._key(effect.keys)
-        elif effect.action in ("default_charset", "convert_charset"):
-            self.charset = effect.charset or UNSAID
-        elif effect.action == "rename_column":
-            self.columns[effect.new_name] = self.columns.pop(effect.name, _UNDECLARED)
-        elif effect.action == "add_primary_key":
-            self._key(effect.keys)
-        elif effect.column and effect.type:
-            self._name(effect.column, effect, effect.rules)
-        elif effect.column and (effect.has_default or effect.note == "expression"):  # ALTER ... SET DEFAULT
-            self.columns[effect.column] = self._column(effect.column)._replace(default=_default_of(effect))
-
-    def _key(self, names: Iterable[str]) -> None:
-        self.columns |= {name: self._column(name)._replace(solid=True) for name in names}
-
-    def _column(self, name: str) -> _Column:
-        return self.columns.get(name, _UNDECLARED)
-
-    def _name(self, name: str, column: Effect | ColumnDefinition, rules: str) -> None:
-        kind = named(column.type or "", column.written, mysql=rules == "mysql")
-        solid = column.nullable is False
-        charset = column.charset or self.charset
-        self.columns[name] = _Column(kind, charset, _default_of(column), column.written, solid)
-
-    def _retype(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
-        """What the source does to its rows; if no statement has named the old type, their messages may."""
-        name, column = effect.name, self._column(effect.name)
-        step = SchemaStep(
-            order,
-            "retype_column",
-            name,
-            old=column.type,
-            type=effect.type or "",
-            declared=self._declared(effect),
-            dialect=effect.rules,
-            solid=effect.solid,
-            zero=columns.zero(effect, column.default or _default_of(effect)) if effect.solid else None,
-            computed=effect.note in (COMPUTED, "generated"),
-            serial=effect.note == "identity",
-        )
-        is_told = bool(step.old) and not (step.solid or step.serial or kept_texts.takes_json_away(step))
-        if not is_told or step.conversion() != KEEP:
-            yield step
-
-    def _without_nulls(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
-        """What MySQL stores for the NULLs in the columns of a new primary key, which become NOT NULL.
-
-        A server in strict mode refuses the statement, except for a TIMESTAMP. A column that was in an earlier key has no NULL: it
-        stays NOT NULL when the key is dropped.
-        """
-        for name in effect.keys:
-            column = self._column(name)
-            if name not in self.subject.keyed_by and not column.solid:
-                kind = column.type or self.subject.known.get(name, "unknown")
-                solid = Effect(
-                    "modify_column", effect.table, name, type=kind, declared=column.written or kind
-                )
-                # BINARY(n) is filled up, VARBINARY is empty, and only a statement says which it is
-                is_unsaid = types.base(kind) == "binary" and not column.written
-                zero = None if is_unsaid else columns.zero(solid, column.default or Default())
-                # other values stay as they are, whatever their type
-                yield SchemaStep(
-                    order, "retype_column", name, old="unknown", type="unknown", declared="NOT NULL", solid=True, zero=zero
-                )  # fmt: skip
-
-    def _declared(self, effect: Effect) -> str:
-        """The type that a column is changed to, with its character set if that changes or may change.
-
-        A MODIFY without a character set gives a text column that of its table.
-        """
-        declared, new = effect.written, effect.charset or self.charset
-        texts = types.base(effect.type or "") in _TEXTS and effect.rules == "mysql"
-        changes = texts and new != self._column(effect.name).charset
-        return in_charset(declared, new) if changes else declared
-
-    def _convert(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
-        """What ``CONVERT TO CHARACTER SET`` does to text columns; types that no statement names come from messages."""
-        charset = str(effect.charset)
-        for name in sorted({*self.subject.known, *self.subject.sent, *self.columns} - self.stale):
-            column = self._column(name)
-            known = types.base(column.type or self.subject.known.get(name, "unknown"))
-            if column.charset != charset and known in (*_TEXTS, "unknown"):
-                step = SchemaStep(
-                    order, "retype_column", name, old=column.type, type="string", declared=in_charset("", charset),
-                    computed=charset == "binary" or effect.note == COMPUTED,
-                )  # fmt: skip
-                if step.conversion() != KEEP:
-                    yield step
-            self.columns[name] = column._replace(charset=charset)
-
-    def exchange(self, ring: Sequence[Effect], statement: Statement) -> Iterator[SchemaStep]:
-        """Columns that exchange names in one statement: the last one's values are kept under a temporary name
-        meanwhile.
-        """
-        order: Any = statement.order
-        waiting = f"{ring[-1].column} exchanged"
-        yield SchemaStep(order, "rename_column", str(ring[-1].column), waiting)
-        for effect in reversed(ring[:-1]):
-            yield SchemaStep(order, "drop_column", effect.new_name)
-            yield SchemaStep(order, "rename_column", effect.name, effect.new_name)
-        yield SchemaStep(order, "drop_column", str(ring[-1].to))
-        yield SchemaStep(order, "rename_column", waiting, str(ring[-1].to))
-        yield SchemaStep(order, "drop_column", waiting)
-        self.columns |= {effect.new_name: self._column(effect.name) for effect in ring}
-        self.stale -= {effect.new_name for effect in ring}
-        self.made |= {effect.new_name for effect in ring}
-        for rename in recased(ring):
-            yield from self._leave(rename, order)
-
-    def _revive(self, name: str, order: Any, *, but: str = "") -> Iterator[SchemaStep]:
-        """A former column leaves when its name is given again, in whatever letter case: a mirror cannot have both.
-
-        It stays if it is the column that gets the name (``but``): a statement that could not be read has made it again.
-        """
-        is_respelt = self.subject.respells
-        given = {old for old in self.stale if old == name or (is_respelt and folded(old) == folded(name))}
-        for former in sorted(given - {but}):
-            self.stale.discard(former)
-            yield SchemaStep(order, "drop_column", former)
-
-    def _leave(self, effect: Effect, order: Any) -> Iterator[SchemaStep]:
-        name = effect.name
-        self.stale.add(name)
-        self.made.discard(name)
-        if self.subject.keyless or drops_column(effect, self.subject):
+        yield SchemaStep(order, "new_incarnation", filled=filled)
+        return
+    match effect.action:
+        case "truncate" if empties(effect):
+            yield SchemaStep(order, "new_incarnation")
+        case "relabel_column" if not leaves_open(effect, table):
+            label = (str(effect.default), to)
+            yield SchemaStep(order, "retype_column", name, label=label)
+        case "modify_column" if effect.note == MOVED:
+            yield SchemaStep(order, OPEN, name)
+        case "modify_column" if leaves_open(effect, table):
             yield SchemaStep(order, "drop_column", name)
+        case "modify_column" if effect.type is not None:
+            yield from _retype(moment)
+        case "convert_charset":
+            yield from _convert(moment, subject)
+        case "add_column" if name in before.made:  # a repeated statement, or IF NOT EXISTS
+            return
+        case "add_column":
+            yield from _revive(name, moment, subject)
+            if leaves_open(effect, table):
+                yield SchemaStep(order, OPEN, name)
+            elif effect.default is not None:
+                yield SchemaStep(order, "add_column", name, default=effect.default, guarded=effect.guarded)
+        case "rename_column":
+            yield from _revive(to, moment, subject, but=name)
+            yield SchemaStep(order, "rename_column", name, to)
+            yield from _leave(effect, subject, order)
+        case "drop_column":
+            yield from _leave(effect, subject, order)
+        case "add_primary_key" if effect.solid:
+            yield from _without_nulls(moment, subject)
+
+
+def _retype(moment: Moment) -> Iterator[SchemaStep]:
+    """What the source does to its rows; if no statement has named the old type, their messages may."""
+    effect, before = moment.effect, moment.before
+    column = before.column(effect.name)
+    step = SchemaStep(
+        moment.place,
+        "retype_column",
+        effect.name,
+        old=kind(column, effect.rules),
+        type=effect.type or "",
+        declared=_declared(effect, before),
+        dialect=effect.rules,
+        solid=effect.solid,
+        zero=columns.zero(effect, _default_before(column, effect)) if effect.solid else None,
+        computed=effect.note in (COMPUTED, "generated"),
+        serial=effect.note == "identity",
+    )
+    is_told = bool(step.old) and not (step.solid or step.serial or kept_texts.takes_json_away(step))
+    if not is_told or step.conversion() != KEEP:
+        yield step
+
+
+def _without_nulls(moment: Moment, subject: Subject) -> Iterator[SchemaStep]:
+    """What MySQL stores for the NULLs in the columns of a new primary key, which become NOT NULL.
+
+    A server in strict mode refuses the statement, except for a TIMESTAMP. A column that was in an earlier key has no NULL: it
+    stays NOT NULL when the key is dropped.
+    """
+    effect = moment.effect
+    for name in effect.keys:
+        column = moment.before.column(name)
+        if name not in subject.keyed_by and column.nullable is not False:
+            logical = kind(column, effect.rules) or subject.known.get(name, "unknown")
+            solid = Effect(
+                "modify_column", effect.table, name, type=logical, declared=column.written or logical
+            )
+            # BINARY(n) is filled up, VARBINARY is empty, and only a statement says which it is
+            is_unsaid = types.base(logical) == "binary" and not column.written
+            zero = None if is_unsaid else columns.zero(solid, _default_of(column))
+            # other values stay as they are, whatever their type
+            yield SchemaStep(
+                moment.place, "retype_column", name, old="unknown", type="unknown", declared="NOT NULL", solid=True, zero=zero
+            )  # fmt: skip
+
+
+def _convert(moment: Moment, subject: Subject) -> Iterator[SchemaStep]:
+    """What ``CONVERT TO CHARACTER SET`` does to text columns; types that no statement names come from messages."""
+    effect, before, charset = moment.effect, moment.before, str(moment.effect.charset)
+    for name in sorted({*subject.known, *subject.sent, *before.columns} - before.left):
+        column = before.column(name)
+        known = types.base(column.type or subject.known.get(name, "unknown"))
+        if column.charset != charset and known in (*_TEXTS, "unknown"):
+            step = SchemaStep(
+                moment.place, "retype_column", name, old=kind(column, effect.rules), type="string", declared=in_charset("", charset),
+                computed=charset == "binary" or effect.note == COMPUTED,
+            )  # fmt: skip
+            if step.conversion() != KEEP:
+                yield step
+
+
+def _exchange(moment: Moment, subject: Subject) -> Iterator[SchemaStep]:
+    """Columns that exchange names in one statement: the last one's values are kept under a temporary name
+    meanwhile.
+    """
+    order, ring = moment.place, moment.effects
+    first, last = ring[-1].name, ring[-1].new_name
+    waiting = f"{first} exchanged"
+    yield SchemaStep(order, "rename_column", first, waiting)
+    for effect in reversed(ring[:-1]):
+        yield SchemaStep(order, "drop_column", effect.new_name)
+        yield SchemaStep(order, "rename_column", effect.name, effect.new_name)
+    yield SchemaStep(order, "drop_column", last)
+    yield SchemaStep(order, "rename_column", waiting, last)
+    yield SchemaStep(order, "drop_column", waiting)
+    for rename in recased(ring):
+        yield from _leave(rename, subject, order)
+
+
+def _revive(name: str, moment: Moment, subject: Subject, *, but: str = "") -> Iterator[SchemaStep]:
+    """A former column leaves when its name is given again, in whatever letter case: a mirror cannot have both.
+
+    It stays if it is the column that gets the name (``but``): a statement that could not be read has made it again.
+    """
+    left = moment.before.left - {but}
+    for former in sorted(left):
+        if former == name or (subject.respells and folded(former) == folded(name)):
+            yield SchemaStep(moment.place, "drop_column", former)
+
+
+def _leave(effect: Effect, subject: Subject, order: Any) -> Iterator[SchemaStep]:
+    if subject.keyless or drops_column(effect, subject):
+        yield SchemaStep(order, "drop_column", effect.name)

@@ -17,7 +17,6 @@ from ingest.lake.logged_statements import Statement, touched
 from ingest.lake.resolve import (
     DOUBTED,
     EMPTY,
-    LEAVES_NAME,
     UNSEEN,
     Came,
     hides_rows,
@@ -25,6 +24,7 @@ from ingest.lake.resolve import (
     leaves_open,
     renamed_into,
 )
+from ingest.lake.timeline import LEAVES_NAME
 
 
 class Tenure(NamedTuple):

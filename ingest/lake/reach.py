@@ -28,9 +28,9 @@ from ingest.ddl.effect_model import (
     UNSENT,
 )
 from ingest.lake.logged_statements import Statement
-from ingest.lake.structures import Structure
+from ingest.lake.timeline import Structure, kind
 from ingest.order import LAST_PLACE
-from ingest.values.conversions import KEEP, conversion, named
+from ingest.values.conversions import KEEP, conversion
 
 _OF_COLUMNS = frozenset("add_column drop_column rename_column modify_column".split())
 _OF_OWN_TYPES = frozenset(
@@ -144,7 +144,8 @@ class Reach:
         yield replace(effect, table=child)
         if effect.action == "modify_column":
             yield from self._regenerated(replace(effect, table=child))
-        self.tables[child].structure.take(replace(effect, table=child))
+        relation = self.tables[child]
+        relation.structure = relation.structure.after(replace(effect, table=child))
 
     # --- relations ------------------------------------------------------------------------------
 
@@ -179,7 +180,8 @@ class Reach:
             case "rename_table" if to is not None:
                 self._rename(table, to)
             case _ if effect.column is not None:
-                self._relation(table).structure.take(effect)
+                relation = self._relation(table)
+                relation.structure = relation.structure.after(effect)
 
     def _create(self, effect: Effect) -> None:
         """A new table, with the columns of the table that it is like or a partition of."""
@@ -188,9 +190,9 @@ class Reach:
         relation = self._relation(effect.table) if effect.note == "if-not-exists" else _Relation(names=names)
         self.tables[effect.table] = relation
         if effect.other_table and (like := self.tables.get(effect.other_table)):
-            relation.whole, relation.structure = like.whole, like.structure.copy()
+            relation.whole, relation.structure = like.whole, like.structure
         relation.whole |= bool(effect.columns and effect.note in (None, "if-not-exists"))
-        relation.structure.take(effect)
+        relation.structure = relation.structure.after(effect)
 
     def _is_known(self, table: TableId) -> bool:
         """True if statements say all of a table's columns and references."""
@@ -215,9 +217,11 @@ class Reach:
         users = list(self._users(old))
         self.made[new] = self.made.pop(old)
         for table, name, single in users:
-            column = self.tables[table].structure.columns[name]
+            relation = self.tables[table]
             declared = ".".join(filter(None, new[1:])) + ("" if single else "[]")
-            self.tables[table].structure.columns[name] = replace(column, declared=declared)
+            column = replace(relation.structure.columns[name], declared=declared)
+            columns = {**relation.structure.columns, name: column}
+            relation.structure = replace(relation.structure, columns=columns)
 
     def _children(self, table: TableId, *, partitions: bool = False) -> list[TableId]:
         """All tables that inherit from one, their own children after them; with ``partitions`` these alone."""
@@ -413,11 +417,10 @@ class Reach:
     def _changes_values(relation: _Relation, effect: Effect) -> bool:
         if effect.type is None:
             return False
-        old = relation.structure.columns.get(effect.name.casefold())
-        if old is None or old.type is None:
+        old = relation.structure.column(effect.name)
+        if old.type is None:
             return True
-        named_so = named(old.type, old.written, mysql=effect.rules == "mysql")
-        rule = conversion(named_so, effect.type, effect.written, dialect=effect.rules)
+        rule = conversion(kind(old, effect.rules), effect.type, effect.written, dialect=effect.rules)
         exact = {types.family(old.type), types.family(effect.type)} <= {"integer", "decimal"}
         same = rule == KEEP or (exact and types.widens(types.delta(old.type), types.delta(effect.type)))
         return not same or (effect.solid and old.nullable is not False)

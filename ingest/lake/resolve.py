@@ -22,14 +22,10 @@ from ingest.lake.adjusted_names import AdjustedNames
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement
 from ingest.lake.reach import Reach
-from ingest.lake.structures import Structure
+from ingest.lake.timeline import LEAVES_NAME, Presence, Structure, made_by
 from ingest.order import behind, is_weak, order_of, same_place
 
 Lanes = Iterable[LaneId]
-
-
-LEAVES_NAME = ("drop_table", "rename_table")
-"""After these no table has the name."""
 
 
 class SentColumn(NamedTuple):
@@ -170,8 +166,7 @@ One migration runs the same text in several databases within a second.
 
 def _mark(statement: Statement) -> _Mark:
     database, schema, _ = statement.table
-    text = statement.text or str(statement.effects)  # a structure without a statement
-    return statement.source, database, schema, text, statement.event_time
+    return statement.source, database, schema, *made_by(statement)
 
 
 @dataclass(slots=True)
@@ -182,8 +177,7 @@ class _Deliveries:
     # and the place of the last delivery
     first: dict[_Mark, tuple[Statement, str]] = field(default_factory=dict)
     of_table: dict[LaneId, set[_Mark]] = field(default_factory=dict)
-    made: dict[LaneId, _Mark] = field(default_factory=dict)  # the CREATE by which a table exists
-    gone: set[LaneId] = field(default_factory=set)
+    tables: dict[LaneId, Presence] = field(default_factory=lambda: defaultdict(Presence))
     places: dict[_Mark, set[tuple[int, str] | None]] = field(default_factory=dict)  # of the deliveries
 
     def renames_again(self, statement: Statement) -> bool:
@@ -214,7 +208,10 @@ class _Deliveries:
             return False
         return all(
             effect.action not in _BY_TURNS
-            or (effect.action == "create_table" and self.made.get((statement.source, effect.table)) == mark)
+            or (
+                effect.action == "create_table"
+                and self.tables[statement.source, effect.table].made == made_by(statement)
+            )
             for effect in statement.effects
         )
 
@@ -222,14 +219,7 @@ class _Deliveries:
         """Track which tables exist: statements on an earlier table of the same name do not apply to this one."""
         for effect in statement.effects:
             table = (statement.source, effect.table)
-            if effect.action in LEAVES_NAME:
-                self.gone.add(table)
-                self.made.pop(table, None)
-            elif effect.action == "create_table" and (
-                table in self.gone or (effect.note != "if-not-exists" and self.made.get(table) != mark)
-            ):
-                self.gone.discard(table)
-                self.made[table] = mark
+            if self.tables[table].begins(effect, statement, effect.table):
                 for other in self.of_table.pop(table, set()) - {mark}:
                     first_time = self.first.get(other)
                     if first_time and (
@@ -599,11 +589,12 @@ class _Made:
 
     def _structure(self, effect: Effect) -> None:
         if effect.action != "create_table":
-            self.structures.setdefault(effect.table, Structure()).take(effect)
+            structure = self.structures.get(effect.table, Structure())
         elif effect.note != "if-not-exists" or effect.table not in self.structures:
-            like = self.structures.get(effect.other_table) if effect.other_table else None
-            self.structures[effect.table] = like.copy() if like else Structure()
-            self.structures[effect.table].take(effect)
+            structure = self.structures.get(effect.other_table or NO_TABLE, Structure())
+        else:
+            return
+        self.structures[effect.table] = structure.after(effect)
 
     def _renamed(self, effect: Effect, old: TableId, new: TableId, statement: Statement) -> Iterator[Effect]:
         """What a rename does to both tables: it takes rows along, brings in a copy, or names an empty table."""
@@ -712,34 +703,6 @@ def _takes(sent: Mapping[str, SentColumn], old: str, name: str, order: str) -> b
         return old in sent or sent[name].low > order
     all_capitals = all(other == other.upper() for other in sent)
     return old not in sent or not (sent[old].high > order or all_capitals)
-
-
-@dataclass(slots=True)
-class Presence:
-    """Whether a table exists, by its statements in order."""
-
-    gone: bool = False
-    made: tuple[str, object] | None = None  # text and time of the CREATE by which it exists
-
-    def begins(self, effect: Effect, statement: Statement, table: TableId) -> bool:
-        """Apply one effect; True if a new table begins here, to which the rows so far do not belong.
-
-        A plain CREATE proves that no such table existed, whatever was seen before; a repetition of the same statement,
-        and CREATE TABLE IF NOT EXISTS for an existing table, prove nothing.
-        """
-        if effect.table == table and effect.action in LEAVES_NAME:
-            self.gone, self.made = True, None
-        elif effect.action == "swap_table":
-            self.gone = False
-        elif effect.action == "rename_table" and effect.to == table:
-            self.gone = False
-            return True
-        elif effect.action == "create_table":
-            made = (statement.text, statement.event_time)
-            proves = self.gone or (effect.note != "if-not-exists" and self.made != made)
-            self.gone, self.made = False, made
-            return proves
-        return False
 
 
 def empties(effect: Effect) -> bool:

@@ -13,8 +13,6 @@ from ingest.lake.decisions import DISMISS
 from ingest.lake.logged_statements import Statement, touched
 from ingest.lake.names import mirror_path
 from ingest.lake.resolve import (
-    LEAVES_NAME,
-    Presence,
     empties,
     is_pinned,
     leaves_open,
@@ -22,6 +20,7 @@ from ingest.lake.resolve import (
     renamed_into,
 )
 from ingest.lake.tables import Tables
+from ingest.lake.timeline import LEAVES_NAME, moments
 from ingest.lake.understood import understood
 
 
@@ -73,13 +72,18 @@ def beginning(about: Iterable[Statement], rule: TableRule, table: TableId, last:
     """Place and batch of the newest of the statements about a table that empties it or begins a new one, by the rule of one of
     its mirrors.
     """
-    cleared, presence = None, Presence()
     if rule.ignores:
         return None
-    for statement in about:
-        if statement.batch > last or statement.decided == DISMISS:
-            continue
-        for effect in statement.effects:
-            if table in touched(effect) and (empties(effect) or presence.begins(effect, statement, table)):
-                cleared = Cleared(statement.order, statement.batch)
-    return cleared
+    effects = (
+        (statement, effect)
+        for statement in about
+        if statement.batch <= last and statement.decided != DISMISS
+        for effect in statement.effects
+        if table in touched(effect)
+    )
+    cleared = [
+        Cleared(moment.place, moment.statement.batch)
+        for moment in moments(effects, table)
+        if moment.begins or empties(moment.effect)
+    ]
+    return cleared[-1] if cleared else None

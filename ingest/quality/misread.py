@@ -19,7 +19,7 @@ from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import rule_for
-from ingest.lake.structures import Structure
+from ingest.lake.timeline import Structure
 from ingest.quality.catalogue import TYPES_MISREAD, Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
@@ -95,7 +95,7 @@ def _declared(effects: Iterable[Effect]) -> dict[str, str]:
     for effect in effects:
         if effect.action == "create_table" and effect.columns:
             table = Structure()
-        table.take(effect)
+        table = table.after(effect)
     return {
         column.name: column.type
         for column in table.columns.values()

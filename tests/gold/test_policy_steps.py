@@ -11,11 +11,12 @@ from ingest.change import Change, Image, Op
 from ingest.fold import Placed, SchemaStep, copies, fold
 from ingest.gold import retyped
 from ingest.gold.declared import declared_by
-from ingest.gold.policy import APPLIED, HELD, LOGGED, PARTLY, Subject, judge, rings
+from ingest.gold.policy import APPLIED, HELD, LOGGED, PARTLY, Subject, judge
 from ingest.gold.steps import steps
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement
 from ingest.lake.resolve import resolved
+from ingest.lake.timeline import rings
 from ingest.order import Order
 from tests.gold.statements import DEPOT, KNOWN, retyped_by, said, subject
 

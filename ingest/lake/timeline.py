@@ -1,0 +1,271 @@
+"""The timeline of a table: what its statements, one after the other, say of its columns, its key and its existence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from ingest import types
+from ingest.change import TableId
+from ingest.ddl import EXCHANGED, UNREAD, ColumnDefinition, Effect
+from ingest.ddl.columns import implicit
+from ingest.ddl.effect_model import COPIED, definition_of, of_column
+from ingest.lake.logged_statements import Statement
+from ingest.lake.names import folded
+from ingest.values.conversions import UNSAID, named
+
+LEAVES_NAME = ("drop_table", "rename_table")
+"""After these no table has the name."""
+OF_KEYS = frozenset({"create_table", "add_primary_key", "drop_primary_key"})
+_OF_CHARSETS = frozenset({"create_table", "default_charset", "convert_charset"})
+Keys = tuple[str, ...]
+
+
+def kind(column: ColumnDefinition, rules: str) -> str:
+    """A column's type with what its declaration adds, by the rules of a dialect; empty if no statement has said it."""
+    return named(column.type or "", column.written, mysql=rules == "mysql")
+
+
+def key_after(effects: Iterable[Effect], keys: Keys, fold: Callable[[str], str] = str) -> Keys:
+    """The key after some effects of a statement: its renames apply at once, and its own key uses the new names."""
+    effects = list(effects)
+    renamed = {fold(effect.name): effect.new_name for effect in effects if effect.action == "rename_column"}
+    keys = tuple(renamed.get(fold(key), key) for key in keys)
+    for effect in effects:
+        if effect.action == "drop_primary_key":
+            keys = ()
+        elif effect.action == "add_primary_key":
+            keys = effect.keys or keys
+        # one for an existing table does not change a known key
+        elif effect.action == "create_table" and (effect.note != "if-not-exists" or not keys):
+            keys = effect.keys or (() if effect.columns else keys)
+    return keys
+
+
+def columns_made(effect: Effect) -> set[str]:
+    """The column names that exist after an effect."""
+    if effect.action == "create_table":
+        return {column.name for column in effect.columns}
+    name = effect.new_name if effect.action == "rename_column" else effect.name
+    return {name} if effect.action in ("add_column", "rename_column") else set()
+
+
+@dataclass(frozen=True, slots=True)
+class Structure:
+    """A table's columns and key at a place of its history, as far as statements show them.
+
+    Names that ``fold`` makes alike are one name: any letter case, or with `str` only the same. A column of the key is NOT NULL,
+    and a column without a character set of its own has that of its table.
+    """
+
+    columns: Mapping[str, ColumnDefinition] = field(default_factory=dict)  # by folded name
+    # folded names that columns have had and no column has now, with the places of the statements
+    gone: Mapping[str, str] = field(default_factory=dict)
+    keys: Keys = ()
+    names: Mapping[str, str] = field(default_factory=dict)  # of columns that statements made, by folded name
+    # folded names of columns that were not there before their statements; CREATE TABLE IF NOT EXISTS may have found others
+    made: frozenset[str] = frozenset()
+    fold: Callable[[str], str] = str.casefold
+    charset: str = UNSAID  # of new columns
+    converted: str = ""  # that of columns which no statement has defined
+    since: str = ""  # the place where the table began
+    ring: tuple[Effect, ...] = ()  # the first of renames that exchange names
+
+    def column(self, name: str) -> ColumnDefinition:
+        """A column as statements have defined it so far."""
+        return self.columns.get(self.fold(name)) or ColumnDefinition(name, charset=self.converted)
+
+    @property
+    def left(self) -> set[str]:
+        """The folded names that columns have had since the table began, and that no column has now."""
+        return {name for name, place in self.gone.items() if place > self.since}
+
+    def begun(self, place: str, effect: Effect) -> Structure:
+        """A new table in the place of this one, whose columns are gone, with those that its beginning names."""
+        gone = {**self.gone, **dict.fromkeys(self.columns, place)}
+        made = frozenset(map(self.fold, columns_made(effect)))
+        return Structure(gone=gone, keys=self.keys, made=made, fold=self.fold, since=place)
+
+    def spelling(self, name: str, sent: Collection[str]) -> str:
+        """A column's name as the statement wrote it that made the column, else as rows have it."""
+        made = self.names.get(name.casefold())
+        if made is not None and (made in sent or name not in sent):
+            return made
+        others = [other for other in sent if other.casefold() == name.casefold()]
+        return name if name in sent or len(others) != 1 else others[0]
+
+    def after(self, effect: Effect, place: str = "") -> Structure:
+        """The structure after an effect at a place; renames that exchange names apply together, with the last of them."""
+        ring, fold = (*self.ring, effect), self.fold
+        if is_open(ring):
+            return replace(self, ring=ring)
+        left = {fold(each.name) for each in ring if each.action in ("drop_column", "rename_column")}
+        made = {fold(name): name for each in ring for name in columns_made(each)}
+        changed, charset = self._changed(ring), effect.charset or UNSAID
+        columns = {name: column for name, column in self.columns.items() if name not in left} | changed
+        for key in effect.keys if effect.action in OF_KEYS else ():
+            columns[fold(key)] = replace(columns.get(fold(key), self.column(key)), nullable=False)
+        gone = {**self.gone, **dict.fromkeys(left, place)}
+        names = {name: spelt for name, spelt in self.names.items() if name not in left}
+        return replace(
+            self,
+            columns=columns,
+            gone={name: since for name, since in gone.items() if name not in changed},
+            keys=key_after(ring, self.keys, fold),
+            names={**made, **names} if effect.action == "add_column" else {**names, **made},
+            made=(self.made - left).union(() if effect.note == "if-not-exists" else made),
+            charset=charset if effect.action in _OF_CHARSETS else self.charset,
+            converted=charset if effect.action == "convert_charset" else self.converted,
+            ring=(),
+        )
+
+    def _changed(self, ring: Sequence[Effect]) -> dict[str, ColumnDefinition]:
+        """The columns that an effect, or renames that exchange names, make or define otherwise, by folded name."""
+        effect, fold = ring[-1], self.fold
+        charset = effect.charset or UNSAID
+        match effect.action:
+            case "create_table":
+                columns = [replace(each, charset=each.charset or charset) for each in effect.columns]
+            case "add_column" | "modify_column":
+                columns = [self._defined(effect)]
+            case "rename_column":
+                columns = [replace(self.column(each.name), name=each.new_name) for each in ring]
+            case "convert_charset":
+                columns = [replace(each, charset=charset) for each in self.columns.values()]
+            case _:
+                columns = []
+        return {fold(column.name): column for column in columns}
+
+    def _defined(self, effect: Effect) -> ColumnDefinition:
+        """A column as an effect leaves it: one that is there is not added, and one without a type may change its default."""
+        name, definition = self.fold(effect.name), definition_of(effect)
+        column = self.columns.get(name, definition)
+        if effect.action == "add_column" and name in self.made:
+            return column
+        if effect.type is not None:
+            return replace(definition, charset=effect.charset or self.charset)
+        sets_default = effect.has_default or effect.note == "expression"
+        default = definition if sets_default else column
+        return replace(column, default=default.default, has_default=default.has_default, note=default.note)
+
+    def changed_to(self, made: Effect, rows: Mapping[str, str]) -> Iterator[Effect]:
+        """What differs in a copy of the table, which was created with its columns and filled from it.
+
+        Args:
+            made: the CREATE of the copy.
+            rows: the columns that rows have had before, with their types.
+        """
+        kinds = {name.casefold(): kind for name, kind in rows.items()}
+        had = self.columns.keys() | (kinds.keys() - self.gone)
+        lost = had - {column.name.casefold() for column in made.columns}
+        for copied in made.columns:
+            name = copied.name.casefold()
+            if name not in had:
+                column = implicit(copied)
+                if lost:  # it may have the values of a column that it replaces
+                    column = replace(column, default=None, has_default=True, note=UNREAD)
+                yield replace(of_column("add_column", made.table, column), guarded=True)
+            elif self._retypes(copied, self.columns.get(name), kinds.get(name, "unknown")):
+                column = replace(copied, note=copied.note or COPIED)
+                effect, old = of_column("modify_column", made.table, column), self.columns.get(name)
+                was_nullable = old is not None and old.type is not None and old.nullable is not False
+                yield replace(effect, solid=copied.nullable is False and was_nullable)
+        for name in sorted(lost & self.columns.keys()):
+            yield Effect("drop_column", made.table, self.columns[name].name)
+        if self.keys and made.keys and self.keys != made.keys:
+            yield Effect("add_primary_key", made.table, keys=made.keys)
+
+    @staticmethod
+    def _retypes(new: ColumnDefinition, old: ColumnDefinition | None, sent: str) -> bool:
+        if new.type is None or new.note == "generated":
+            return False
+        if old is not None and old.type is not None:
+            kept = old.nullable is False or new.nullable is not False
+            return (new.type, new.declared) != (old.type, old.declared) or not kept
+        return sent != "unknown" and types.delta(sent) != types.delta(new.type)
+
+
+Made = tuple[str, object]
+"""What a CREATE says, and when the source ran it: equal for a repeated delivery."""
+
+
+def made_by(statement: Statement) -> Made:
+    """The text of a statement, or the structure that it gives without one, and its time."""
+    return statement.text or str(statement.effects), statement.event_time
+
+
+@dataclass(slots=True)
+class Presence:
+    """Whether a table exists, by its statements in order."""
+
+    gone: bool = False
+    made: Made | None = None  # the CREATE by which it exists
+
+    def begins(self, effect: Effect, statement: Statement, table: TableId) -> bool:
+        """Apply one effect; True if a new table begins here, to which the rows so far do not belong.
+
+        A plain CREATE proves that no such table existed, whatever was seen before; a repetition of the same statement,
+        and CREATE TABLE IF NOT EXISTS for an existing table, prove nothing.
+        """
+        if effect.table == table and effect.action in LEAVES_NAME:
+            self.gone, self.made = True, None
+        elif effect.action == "swap_table":
+            self.gone = False
+        elif effect.action == "rename_table" and effect.to == table:
+            self.gone = False
+            return True
+        elif effect.action == "create_table":
+            made = made_by(statement)
+            proves = self.gone or (effect.note != "if-not-exists" and self.made != made)
+            self.gone, self.made = False, made
+            return proves
+        return False
+
+
+class Moment(NamedTuple):
+    """What one effect, or renames that exchange names, did to a table; it ``begins`` a new table with it, or not."""
+
+    statement: Statement
+    effects: tuple[Effect, ...]
+    begins: bool
+    before: Structure
+    after: Structure
+
+    @property
+    def effect(self) -> Effect:
+        """The effect, or the first of the renames."""
+        return self.effects[0]
+
+    @property
+    def place(self) -> Any:
+        """Its order key; a step of the ledger has one in the place of an order."""
+        return self.statement.order
+
+
+def moments(effects: Iterable[tuple[Statement, Effect]], table: TableId) -> Iterator[Moment]:
+    """The timeline of a table by the effects on it, in order, each with its statement; names are as their rows spell them."""
+    presence, structure = Presence(), Structure(fold=str)
+    for statement, ring in rings(effects):
+        before, begins = structure, presence.begins(ring[0], statement, table)
+        structure = structure.begun(statement.order, ring[0]) if begins else structure
+        for effect in ring:
+            structure = structure.after(effect, statement.order)
+        yield Moment(statement, ring, begins, before, structure)
+
+
+def rings(effects: Iterable[tuple[Statement, Effect]]) -> Iterator[tuple[Statement, tuple[Effect, ...]]]:
+    """Group effects: renames that exchange names, in whatever letter case, form one group, every other effect is alone."""
+    ring: tuple[Effect, ...] = ()
+    for statement, effect in effects:
+        ring = (*ring, effect)
+        if not is_open(ring):
+            yield statement, ring
+            ring = ()
+
+
+def is_open(ring: Sequence[Effect]) -> bool:
+    """True of the first of some renames that exchange names, which others follow."""
+    last = ring[-1]
+    exchanges = last.action == "rename_column" and last.note == EXCHANGED
+    return exchanges and folded(last.new_name) != folded(ring[0].name)

@@ -1,0 +1,115 @@
+"""The columns, the key and the existence of a table after each of its statements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ingest.gold import eras
+from ingest.gold.declared import declared_by, departed
+from ingest.gold.policy import Subject, by_statement
+from ingest.gold.steps import steps
+from ingest.lake.logged_statements import Statement
+from ingest.lake.resolve import resolved
+from ingest.lake.timeline import Structure, moments
+from tests.gold.statements import DEPOT, said, subject
+
+CREATED = "CREATE TABLE depot (a INT PRIMARY KEY, b VARCHAR(9), c DATE)"
+
+
+def structure(*texts: str) -> Structure:
+    """The table's structure after some statements."""
+    state = Structure()
+    for number, text in enumerate(texts):
+        for effect in said(text).effects:
+            state = state.after(effect, f"{number:03}")
+    return state
+
+
+@pytest.mark.parametrize(
+    ("clauses", "types", "key"),
+    [
+        ("RENAME COLUMN a TO b, RENAME COLUMN b TO a", {"a": "string", "b": "int32", "c": "date"}, "b"),
+        (
+            "RENAME COLUMN a TO b, RENAME COLUMN b TO c, RENAME COLUMN c TO a",
+            {"a": "date", "b": "int32", "c": "string"},
+            "b",
+        ),
+        ("RENAME COLUMN a TO A, RENAME COLUMN b TO d", {"a": "int32", "d": "string", "c": "date"}, "A"),
+    ],
+)
+def test_columns_that_exchange_names_keep_their_types(clauses: str, types: dict[str, str], key: str) -> None:
+    """One after the other, the second rename took the first one's column, and the other one's type was lost."""
+    state = structure(CREATED, f"ALTER TABLE depot {clauses}")
+    assert types == {name: column.type for name, column in state.columns.items()}
+    assert (key,) == state.keys
+
+
+def test_a_copy_like_a_table_whose_columns_have_exchanged_names_has_its_key() -> None:
+    """The copy's rows were told apart by the other column."""
+    copied = "CREATE TABLE other LIKE depot"
+    texts = [CREATED, "ALTER TABLE depot RENAME COLUMN a TO b, RENAME COLUMN b TO a", copied]
+    statements = resolved([said(text, 5 + number) for number, text in enumerate(texts)], [("src", DEPOT)])
+    assert [("b",)] == [effect.keys for effect in statements[-1].effects]
+
+
+def test_a_key_column_is_judged_by_the_type_of_the_column_that_has_its_name() -> None:
+    """A DATETIME(3) that got the key column's name was taken for that one's DATETIME, and its keys kept their fraction."""
+    texts = [
+        "CREATE TABLE depot (a DATETIME PRIMARY KEY, b DATETIME(3) NOT NULL)",
+        "ALTER TABLE depot RENAME COLUMN a TO b, RENAME COLUMN b TO a",
+        "ALTER TABLE depot DROP PRIMARY KEY, ADD PRIMARY KEY (a)",
+        "ALTER TABLE depot MODIFY a DATETIME",
+    ]
+    statements = [said(text, 5 + number) for number, text in enumerate(texts)]
+    shown = eras.Evidence((eras.Run(("a",), "005", "020"),))
+    placed = by_statement(statements, subject())
+    assert "008" == eras.eras(shown, placed, (), keyless=False)[-1].place
+
+
+def test_an_add_of_a_column_that_is_there_changes_nothing() -> None:
+    """IF NOT EXISTS: its type and its comment were taken for those of the column."""
+    again = said("ALTER TABLE depot ADD COLUMN IF NOT EXISTS b INT COMMENT 'other'", 6)
+    statements = [said(CREATED), again]
+    assert "string" == declared_by(statements, subject()).columns["b"]
+    changed = said("ALTER TABLE depot MODIFY b BIGINT", 7)
+    assert ["string(9)"] == [step.old for step, _ in steps([*statements, changed], subject()) if step.retypes]
+
+
+@pytest.mark.parametrize("begins", ["CREATE TABLE depot LIKE other", CREATED.replace(" b ", " d ")])
+def test_a_new_table_has_none_of_the_columns_of_the_former_one(begins: str) -> None:
+    """A MODIFY of its column was judged by the type of the former table's column of that name."""
+    statements = [said(CREATED), said(begins, 6), said("ALTER TABLE depot MODIFY b INT", 7)]
+    assert [""] == [step.old for step, _ in steps(statements, subject()) if step.retypes]
+
+
+def test_a_script_that_finds_a_table_adds_a_column_all_the_same() -> None:
+    """CREATE TABLE IF NOT EXISTS names columns that the table, which is there, may lack until they are added."""
+    script = "CREATE TABLE IF NOT EXISTS depot (a INT PRIMARY KEY, d INT)"
+    statements = [said(CREATED), said(script, 6), said("ALTER TABLE depot ADD COLUMN d INT DEFAULT 5", 7)]
+    assert ["5"] == [step.default for step, _ in steps(statements, subject()) if step.column == "d"]
+
+
+def test_moments_say_what_was_there_before_and_what_is_there_after() -> None:
+    """Each walk over statements asks these."""
+    texts = [CREATED, "ALTER TABLE depot DROP COLUMN c", "DROP TABLE depot", CREATED]
+    statements = [replace(said(text, 5 + number), event_time=number) for number, text in enumerate(texts)]
+    told = [
+        (moment.begins, {*moment.before.columns}, {*moment.after.columns}, {*moment.after.left})
+        for moment in moments(((each, effect) for each in statements for effect in each.effects), DEPOT)
+    ]
+    assert [
+        (True, set(), {"a", "b", "c"}, set()),
+        (False, {"a", "b", "c"}, {"a", "b"}, {"c"}),
+        (False, {"a", "b"}, {"a", "b"}, {"c"}),
+        (True, {"a", "b"}, {"a", "b", "c"}, set()),
+    ] == told
+
+
+def test_columns_that_are_gone_are_told_apart_by_their_letter_case() -> None:
+    """The mirror may have both, and a rule that names the former one is to be corrected."""
+    statements: list[Statement] = [said(CREATED), said("ALTER TABLE depot RENAME COLUMN b TO B", 6)]
+    both = Subject(DEPOT, "lenient", {"b": "string", "B": "string"})
+    assert {"b": "006"} == departed(statements, both)
+    assert {"b": "006"} == departed(statements, Subject(DEPOT, "lenient", {"B": "string"}))
