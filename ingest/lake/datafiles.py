@@ -21,10 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ingest.errors import StoreError
 from ingest.lake import stores
 from ingest.lake.delta import UnreadableError
-from ingest.lake.row_files import kept_rows
+from ingest.lake.row_files import NewFile, kept_rows
 from ingest.types import decimal_parts
 
 _GROUP_ROWS, _GROUP_BYTES = 50_000, 32 << 20  # of a row group, about
@@ -97,7 +96,7 @@ class Files:
         """Write rows of one partition, whose columns they need not have."""
         values = tuple(partition.values())
         if rows.num_rows and values not in self._open:
-            self._open[values] = _File(self._layout, self._stored, partition)
+            self._open[values] = _File(self._layout.folder, self._layout, self._stored, partition)
         if rows.num_rows:
             self._open[values].write(fitted(rows, self._stored))
 
@@ -160,25 +159,15 @@ class _Bounds:
 
 
 @dataclass(slots=True)
-class _File:
+class _File(NewFile):
     """One file while it is written."""
 
     layout: Layout
     stored: pa.Schema
     partition: dict[str, str | None]
-    path: str = ""
-    rows: int = 0
-    waiting: list[pa.Table] = field(default_factory=list)
     waiting_rows: int = 0
     waiting_bytes: int = 0
     bounds: dict[str, _Bounds] = field(default_factory=dict)
-    writer: pq.ParquetWriter | None = None
-    file: Any = None
-
-    @property
-    def place(self) -> str:
-        """The file in the file system, or in a store."""
-        return f"{self.layout.folder}/{self.path}"
 
     def write(self, rows: pa.Table) -> None:
         self.waiting.append(rows)
@@ -194,37 +183,26 @@ class _File:
         by = [name for name in self.layout.sorted_by if pc.count_distinct(rows.column(name)).as_py() > 1]
         if by:
             rows = rows.sort_by([(name, "ascending") for name in by])
-        self.writer = self.writer or self._opened()
+        if self.writer is None:
+            self._open()
         groups = 1 + rows.nbytes // (2 * _GROUP_BYTES)  # one page may contain many long messages
-        with stores.named(self.place):
-            self.writer.write_table(rows, row_group_size=max(1, -(-rows.num_rows // groups)))
-        self.rows += rows.num_rows
+        self.write_groups(rows, max(1, -(-rows.num_rows // groups)))
         for name, bounds in self.bounds.items():
             bounds.take(rows.column(name))
 
-    def _opened(self) -> pq.ParquetWriter:
+    def _open(self) -> None:
         folders = [f"{quote(name)}={quote(value or _NO_VALUE)}" for name, value in self.partition.items()]
-        self.path = "/".join([*folders, f"part-{uuid.uuid4()}.zstd.parquet"])
-        self.file = stores.at(self.place).create(self.place)
+        path = "/".join([*folders, f"part-{uuid.uuid4()}.zstd.parquet"])
         names = self.stored.names
         self.bounds = {name: _Bounds() for name in self.layout.statistics if name in names}
         repeated = [name for name in self.layout.repeated if name in names]
-        with stores.named(self.place):
-            return pq.ParquetWriter(
-                self.file,
-                self.stored,
-                compression="zstd",
-                use_dictionary=repeated,
-                write_statistics=list(dict.fromkeys([*self.bounds, *repeated])),
-            )
+        described = list(dict.fromkeys([*self.bounds, *repeated]))
+        self.begin(path, self.stored, use_dictionary=repeated, write_statistics=described)
 
     def finish(self) -> Added:
         if self.waiting:
             self._flush()
-        assert self.writer is not None
-        with stores.named(self.place):
-            self.writer.close()
-        size = stores.at(self.place).finish(self.place, self.file)
+        size = self.close()
         short = {name: bound for name, bound in self.bounds.items() if bound.is_short}
         stats = {
             "numRecords": self.rows,
@@ -233,15 +211,7 @@ class _File:
             "nullCount": {name: bound.nulls for name, bound in self.bounds.items()},
         }
         now = int(time.time() * 1000)
-        return Added(self.path, size, self.partition, orjson.dumps(stats).decode(), now)
-
-    def discard(self) -> None:
-        """Remove the file, if it exists."""
-        if self.writer is not None:
-            with contextlib.suppress(Exception):
-                self.writer.close()
-            with contextlib.suppress(OSError, StoreError):
-                stores.at(self.place).remove(self.place)
+        return Added(self.name, size, self.partition, orjson.dumps(stats).decode(), now)
 
 
 def joined(layout: Layout, places: Iterable[str]) -> list[Added]:

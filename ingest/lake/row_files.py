@@ -8,7 +8,7 @@ import contextlib
 import json
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
@@ -55,19 +55,14 @@ class DataFileEnd(NamedTuple):
 
 
 @dataclass(slots=True)
-class RowFile:
-    """A new file in a table's folder, whose rows come a page at a time; without a row there is none.
-
-    As a context manager it removes the file after an error.
-    """
+class NewFile:
+    """A Parquet file in a table's folder while it is written, a row group at a time; without a row there is none."""
 
     folder: str
-    keys: list[str]
-    name: str = ""
-    rows: int = 0
+    _: KW_ONLY
+    name: str = ""  # within the folder
+    rows: int = 0  # that are written
     waiting: list[pa.Table] = field(default_factory=list)
-    ends: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # of the key's columns
-    unknown: set[str] = field(default_factory=set)  # columns of the key without such ends
     file: Any = None
     writer: pq.ParquetWriter | None = None
 
@@ -76,16 +71,54 @@ class RowFile:
         """The file in the file system, or in a store."""
         return f"{self.folder}/{self.name}"
 
+    def begin(self, name: str, schema: pa.Schema, **settings: Any) -> None:
+        """Create the file."""
+        self.name = name
+        self.file = stores.at(self.place).create(self.place)
+        with stores.named(self.place):
+            self.writer = pq.ParquetWriter(self.file, schema, compression="zstd", **settings)
+
+    def write_groups(self, rows: pa.Table, most: int) -> None:
+        """Write rows, in groups of at most so many."""
+        assert self.writer is not None
+        with stores.named(self.place):
+            self.writer.write_table(rows, row_group_size=most)
+        self.rows += rows.num_rows
+
+    def close(self) -> int:
+        """End the file, and return its size in bytes."""
+        assert self.writer is not None
+        with stores.named(self.place):
+            self.writer.close()
+        return stores.at(self.place).finish(self.place, self.file)
+
+    def discard(self) -> None:
+        """Remove the file, if it exists."""
+        with contextlib.suppress(Exception):
+            if self.writer is not None:
+                self.writer.close()
+        with contextlib.suppress(OSError, StoreError):
+            if self.name:
+                stores.at(self.place).remove(self.place)
+
+
+@dataclass(slots=True)
+class RowFile(NewFile):
+    """A new file of a mirror's rows, which come a page at a time.
+
+    As a context manager it removes the file after an error.
+    """
+
+    keys: list[str]
+    ends: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # of the key's columns
+    unknown: set[str] = field(default_factory=set)  # columns of the key without such ends
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if error is not None and self.name:
-            with contextlib.suppress(Exception):
-                if self.writer is not None:
-                    self.writer.close()
-            with contextlib.suppress(OSError, StoreError):
-                stores.at(self.folder).remove(self.place)
+        if error is not None:
+            self.discard()
 
     def add(self, rows: pa.Table) -> None:
         """Some more rows, all of the same columns."""
@@ -102,10 +135,7 @@ class RowFile:
         self._flush()
         if self.writer is None:
             return None
-        with stores.named(self.place):
-            self.writer.close()
-        size = stores.at(self.folder).finish(self.place, self.file)
-        return DataFileEnd(self.name, size, self.rows, self._statistics())
+        return DataFileEnd(self.name, self.close(), self.rows, self._statistics())
 
     def _flush(self) -> None:
         if not self.waiting:
@@ -113,24 +143,17 @@ class RowFile:
         rows, self.waiting = pa.concat_tables(self.waiting), []
         if self.writer is None:
             self._open(rows)
-        assert self.writer is not None
         groups = 1 + rows.nbytes // GROUP_BYTES
-        with stores.named(self.place):
-            self.writer.write_table(rows, min(GROUP_ROWS, -(-rows.num_rows // groups)))
-        self.rows += rows.num_rows
+        self.write_groups(rows, min(GROUP_ROWS, -(-rows.num_rows // groups)))
         self._note_ends(rows)
 
     def _open(self, rows: pa.Table) -> None:
-        self.name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
-        self.file = stores.at(self.folder).create(self.place)
+        name = f"part-00000-{uuid.uuid4()}-c000.zstd.parquet"
         # A column with NaN gets no minimum and maximum: Spark sorts NaN above all numbers, Parquet ignores it.
         ended = [plain.name for plain in rows.schema if not pa.types.is_floating(plain.type)]
         short = [name for name in rows.column_names if rows[name].nbytes <= LARGE * rows.num_rows]
-        with stores.named(self.place):
-            self.writer = pq.ParquetWriter(
-                self.file, rows.schema, compression="zstd", use_dictionary=short, write_statistics=ended,
-                store_decimal_as_integer=True,
-            )  # fmt: skip
+        settings = {"use_dictionary": short, "write_statistics": ended, "store_decimal_as_integer": True}
+        self.begin(name, rows.schema, **settings)
 
     def _note_ends(self, rows: pa.Table) -> None:
         """Take the least and greatest values of key columns whose values no engine rounds or truncates."""
