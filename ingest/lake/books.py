@@ -8,10 +8,10 @@ mark.  ``messages = change_messages + ddl + control + routed_out + rejected``.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import orjson
 
@@ -20,6 +20,8 @@ from ingest.change import TableId
 from ingest.lake.json_cells import list_in, object_in
 
 _Value = TypeVar("_Value", int | None, str | None)
+_Key = TypeVar("_Key")
+_Part = TypeVar("_Part", bound="_Uniting")
 PlaceSpan = list[str]
 """The lowest and the highest place of some rows; empty for none."""
 COUNTS = (
@@ -29,6 +31,12 @@ COUNTS = (
 
 EXCLUDED_SQL = "(routed_out > 0 OR coalesce(left_out, 0) > 0)"
 """True for a line of a table of which a rule has left out rows."""
+
+
+class _Uniting(Protocol):
+    """What some rows say of a thing, to which others may add."""
+
+    def united(self, other: Self) -> Self: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +84,7 @@ class Announcement:
 
 def united_lists(*lists: LabelList) -> tuple[LabelList, ...]:
     """Each list of labels once."""
-    by_labels: dict[tuple[str, ...], LabelList] = {}
-    for each in lists:
-        known = by_labels.get(each.labels)
-        by_labels[each.labels] = each if known is None else known.united(each)
-    return tuple(by_labels.values())
+    return tuple(_united((labels.labels, labels) for labels in lists).values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +106,15 @@ class ColumnOrder:
 
 def united_layouts(layouts: Iterable[ColumnOrder]) -> list[ColumnOrder]:
     """Each order of columns once."""
-    by_columns: dict[tuple[str, ...], ColumnOrder] = {}
-    for each in layouts:
-        same = by_columns.get(each.columns)
-        by_columns[each.columns] = each if same is None else same.united(each)
-    return [*by_columns.values()]
+    return [*_united((layout.columns, layout) for layout in layouts).values()]
+
+
+def _united(parts: Iterable[tuple[_Key, _Part]]) -> dict[_Key, _Part]:
+    """What several rows say of the same things, each of them once."""
+    united_parts: dict[_Key, _Part] = {}
+    for key, part in parts:
+        united_parts[key] = united_parts[key].united(part) if key in united_parts else part
+    return united_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,17 +217,15 @@ class Line:
         self.whole = united(self.whole, other.whole)
         for name in COUNTS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.order_low = _least(self.order_low, other.order_low)
-        self.order_high = _most(self.order_high, other.order_high)
-        self.event_low = _least(self.event_low, other.event_low)
-        self.event_high = _most(self.event_high, other.event_high)
+        self.order_low = _of_known(min, self.order_low, other.order_low)
+        self.order_high = _of_known(max, self.order_high, other.order_high)
+        self.event_low = _of_known(min, self.event_low, other.event_low)
+        self.event_high = _of_known(max, self.event_high, other.event_high)
         self.keys.extend(keys for keys in other.keys if keys not in self.keys)
         self.columns.update(merged_columns(self.columns, other.columns))
         self.load_marks += other.load_marks
         self.layouts = united_layouts([*self.layouts, *other.layouts])
-        for name, announcement in other.announced.items():
-            before = self.announced.get(name)
-            self.announced[name] = announcement if before is None else before.united(announcement)
+        self.announced = _united([*self.announced.items(), *other.announced.items()])
         for name, offset in other.servers.items():
             self.servers[name] = min(offset, self.servers.get(name, offset))
 
@@ -355,9 +361,7 @@ def merged(lines: Iterable[Line]) -> list[Line]:
     return [by_place[place] for place in sorted(by_place, key=str)]
 
 
-def _least(left: _Value, right: _Value) -> _Value:
-    return right if left is None else left if right is None else min(left, right)
-
-
-def _most(left: _Value, right: _Value) -> _Value:
-    return right if left is None else left if right is None else max(left, right)
+def _of_known(pick: Callable[..., Any], *values: _Value) -> _Value:
+    """The least or the greatest of some values; of those that are not None."""
+    picked: _Value = pick((value for value in values if value is not None), default=None)
+    return picked

@@ -355,10 +355,8 @@ def _newer(folder: str, log: str) -> Snapshot | None:
     if last == seen.version:
         return seen.snapshot
     name = f"{last:020d}.json"
-    state = seen.state.copy()
     try:
-        for number in range(seen.version + 1, last + 1):
-            state.take(_actions(f"{log}/{number:020d}.json"))
+        state = seen.state_at(log, last)
     except FileNotFoundError:
         return None
     newest = state.snapshot(folder, last)
@@ -396,14 +394,10 @@ def _continued(log: str, version: int) -> _State | None:
     if seen is None or seen.version > version:
         return None
     try:
-        if _identity(f"{log}/{seen.newest}") != seen.identity:  # another table is there now
-            return None
-        state = seen.state.copy()
-        for number in range(seen.version + 1, version + 1):
-            state.take(_actions(f"{log}/{number:020d}.json"))
+        is_same = _identity(f"{log}/{seen.newest}") == seen.identity  # else another table is there now
+        return seen.state_at(log, version) if is_same else None
     except FileNotFoundError:
         return None
-    return state
 
 
 def actions(folder: str, version: int) -> list[dict[str, Any]]:
@@ -629,6 +623,17 @@ class _Seen:
     identity: tuple[int, ...]
     state: _State
     snapshot: Snapshot
+
+    def state_at(self, log: str, version: int) -> _State:
+        """The state with the commits up to a later version.
+
+        Raises:
+            FileNotFoundError: the log lacks one of them.
+        """
+        state = self.state.copy()
+        for number in range(self.version + 1, version + 1):
+            state.take(_actions(f"{log}/{number:020d}.json"))
+        return state
 
 
 _last: dict[str, _Seen] = {}
