@@ -109,7 +109,8 @@ MAX_BITS = 512  # bytes of a bit string that become a number
 
 class ConnectPlan(NamedTuple):
     """For each column that a schema or the pipeline file knows, how its values are read, its type, and what the schema
-    says of it besides, with (``labelled``) and without the labels of enumerations and the places of columns;
+    says of it besides, with (``labelled``) and without the labels of enumerations and the places of columns, and where a default
+    of a column that may be NULL need not be what older rows have (``unfilled``);
     for the schema's own columns those whose Avro value is not its text yet. Of ``unsure`` columns Debezium for PostgreSQL sends
     NULL for a large value that did not change.
     """
@@ -121,6 +122,7 @@ class ConnectPlan(NamedTuple):
     columns: frozenset[str] = frozenset()
     no_texts: tuple[tuple[str, Text], ...] = ()
     labelled: Mapping[str, ColumnSchema] = {}
+    unfilled: Mapping[str, ColumnSchema] = {}
     unsure: frozenset[str] = frozenset()
 
 
@@ -186,6 +188,10 @@ def _plan(
         ),
         {
             name: each._replace(labels=labels.get(name, ()), is_placed=name in placed)
+            for name, each in described.items()
+        },
+        {
+            name: each._replace(known=each.known and not (each.nullable and each.default is not None))
             for name, each in described.items()
         },
         frozenset(field.name for field in members if _may_lack_placeholder(field)),

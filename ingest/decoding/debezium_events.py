@@ -143,7 +143,7 @@ _TELLING = frozenset({"databaseName", "event_count", "additional_data", "data"})
 _SOURCE_FIELDS = frozenset(
     "version connector name ts_ms ts_us ts_ns snapshot db sequence schema table collection keyspace txId lsn xmin "
     "server_id gtid file pos row thread query change_lsn commit_lsn event_serial_no scn commit_scn ssn lcr_position "
-    "redo_thread user_name rs_id row_id commit_ts_ms start_scn start_ts_ms origin origin_lsn commit_ts cluster_id".split()
+    "redo_thread user_name rs_id row_id commit_ts_ms start_scn start_ts_ms origin origin_lsn commit_ts cluster_id begin_lsn".split()
 )
 _PREFIX = documents.DESCRIBED.removesuffix("op")
 _OPERATION = f'"{documents.DESCRIBED}"'.encode()
@@ -303,6 +303,14 @@ def renames_labels(source: Image) -> bool:
     """
     connector = source.get("connector")
     return connector.lower() == "postgresql" if connector else bool(source.get("lsn"))
+
+
+def may_leave_nulls(source: Image) -> bool:
+    """True of rows from a database that gives older rows the default of a new column that may be NULL only on request: SQL Server's
+    ``WITH VALUES``, of which no message tells. A flattened row that does not name its connector shows it by ``event_serial_no``.
+    """
+    connector = source.get("connector")
+    return connector.lower() == "sqlserver" if connector else bool(source.get("event_serial_no"))
 
 
 # --- schema changes, transactions, heartbeats -----------------------------------------------------

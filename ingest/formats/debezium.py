@@ -84,6 +84,7 @@ ABOUT = About(
         "PostgreSQL: a default is that of the first row with the column, as ALTER COLUMN ... SET DEFAULT has left it until then.",
         "PostgreSQL: a serial column, and one NOT NULL with an expression as DEFAULT, arrives with 0, '' or false as its default.",
         "PostgreSQL: ALTER COLUMN ... TYPE between types that arrive alike (inet, char, text) is seen when a row changes.",
+        "SQL Server: of a new nullable column with DEFAULT no message says whether older rows have it (WITH VALUES) or NULL: this is asked.",
     ),
     options={
         "table": "the table of flattened rows that name none, and of null-value deletes",
@@ -250,6 +251,13 @@ def _told_before(
         return before
     others = ((name, text) for name, text in before.items() if name not in keys)
     return None if all(_is_filler(text, plan.schema.get(name)) for name, text in others) else before
+
+
+def _schema(plan: ConnectPlan, source: Image) -> Mapping[str, ColumnSchema]:
+    """What the message's schema says of the columns in the database of its rows."""
+    if debezium_events.renames_labels(source):
+        return plan.labelled
+    return plan.unfilled if debezium_events.may_leave_nulls(source) else plan.schema
 
 
 def _is_filler(text: str | None, column: ColumnSchema | None) -> bool:

@@ -304,3 +304,31 @@ def test_recognition_distinguishes_the_family():
         if case.parent.name in ("oms-debezium", "oms-debezium-flatten") and "heartbeat" not in case.name:
             assert formats.load("debezium").recognise(raw) is None
             assert formats.load(case.parent.name).recognise(raw) is not None
+
+
+@pytest.mark.parametrize(("connector", "known"), [("sqlserver", False), ("db2", True), ("mysql", True)])
+def test_a_default_of_a_nullable_column_is_not_that_of_sql_servers_older_rows(
+    connector: str, known: bool
+) -> None:
+    """Only WITH VALUES gives it to them, and no message says so: the mirror had 5 where the source has NULL."""
+    fields = [{"field": "id", "type": "int32", "optional": False}]
+    fields += [{"field": name, "type": "int32", "optional": name == "q", "default": 5} for name in "qr"]
+    image = {"type": "struct", "optional": True, "fields": fields, "field": "after"}
+    source = {
+        "connector": connector,
+        "db": "d",
+        "schema": "dbo",
+        "table": "t",
+        "commit_lsn": "00000027:00000ac0:0002",
+    }
+    payload = {"op": "c", "source": source, "before": None, "after": {"id": 1, "q": 2, "r": 3}}
+    found = one({"schema": {"type": "struct", "fields": [image]}, "payload": payload}, key={"id": 1}).schema
+    assert {"q": known, "r": True} == {name: found[name].known for name in "qr"}
+
+
+def test_informix_begin_of_a_transaction_is_no_column() -> None:
+    """Flattening adds it where `add.fields` names it."""
+    flat = {"id": 1, "__op": "c", "__deleted": "false", "__source_begin_lsn": "7", "__source_commit_lsn": "9"}
+    assert {"id": "1"} == one(
+        flat, key={"id": 1}, options=Options(table=(("t", TableId("shop", None, "orders")),))
+    ).after
