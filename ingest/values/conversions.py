@@ -172,16 +172,59 @@ def _of_others(old: str, new: str, declared: str, dialect: str) -> Conversion:
         return known
     if not _is_shared(before, after, declared):
         return UNKNOWN
+    if dialect == "sqlserver" and after == "datetime":
+        return _to_sqlserver_clock(before, declared)
     if before in ("text", "json", "unknown") and after in ("text", "json"):
         printed = _printed_otherwise(_type_within(old), declared, strips=dialect in _STRIPPING)
         return printed if after == "json" or not printed.certain else _cut_too(printed, old, new, declared)
     rule = _RULES.get((before, after))
     if after == "text":  # PostgreSQL's USING v::varchar(3) cuts; without it the statement fails
-        return _limited(KEEP, old, new, declared)
+        made = _limited(KEEP, old, new, declared)
+        return _asked(made) if dialect in ("sqlserver", "db2") else made
     if rule is None or (after == "time" and "(" not in declared):
         return KEEP
     made = rule(old, new, declared)
+    if dialect == "db2":
+        return _asked(made)
     return made if made == KEEP else replace(made, doubts=_UNREAD.get(before))
+
+
+def _asked(rule: Conversion) -> Conversion:
+    """The rule of a database of which no document says what becomes of a value that loses a part."""
+    return rule if rule == KEEP else replace(rule, doubts=lambda text: rule.alters(text, texts=False))
+
+
+def _to_sqlserver_clock(before: str, declared: str) -> Conversion:
+    """What SQL Server makes of days and times in a column of another such type (Transact-SQL reference, ``datetime``,
+    ``smalldatetime``, ``datetime2``).
+
+    A DATETIME has ticks of a 300th of a second, a SMALLDATETIME minutes. A DATETIME that becomes a DATETIME2 with more than three
+    digits gets the rest of its ticks by the newer compatibility levels only, and nothing says whether it was one.
+    """
+    is_day = before == "date"
+    as_moment = _RULES["date", "datetime"]("date", "datetime", "datetime2(7)") if is_day else KEEP
+    name, digits = _bare(declared), _digits(declared, _DATETIME2_DIGITS)
+    if name == "smalldatetime":
+        return replace(as_moment, doubts=lambda text: not as_moment.of(text).endswith(":00"))
+    if name == "datetime":
+        return Conversion(lambda text: _in_ticks(as_moment.of(text)), respells=is_day)
+
+    def doubts(text: str) -> bool:
+        fraction = text.partition(".")[2]
+        return digits > len(fraction) == _MILLIS and fraction[-1] in "37"
+
+    return Conversion(lambda text: rounded_clock(as_moment.of(text), digits), respells=is_day, doubts=doubts)
+
+
+_DATETIME2_DIGITS, _MILLIS = 7, 3
+
+
+def _in_ticks(text: str) -> str:
+    """A date and time in 300ths of a second, as they are printed: .000, .003 and .007."""
+    whole, _, fraction = text.partition(".")
+    ticks = (int(fraction.ljust(7, "0")[:7]) * 300 + 5_000_000) // 10_000_000
+    millis = (ticks * 20 + 3) // 6
+    return rounded_clock(f"{whole}.{millis:03}", 3) if millis < 1000 else rounded_clock(f"{whole}.9999", 0)
 
 
 def _kept_or_filled_up(old: str, after: str, declared: str, dialect: str) -> Conversion | None:
@@ -750,10 +793,10 @@ _TIME = re.compile(r"(-?)(\d{2,3}):(\d{2}):(\d{2})(?:\.(\d+))?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 
 
-def _digits(declared: str) -> int:
-    """The fraction digits of a declared time type: none if it does not say."""
-    match = re.search(r"\(\s*(\d)\s*\)", declared)
-    return int(match[1]) if match else 0
+def _digits(declared: str, otherwise: int = 0) -> int:
+    """The fraction digits of a declared time type; Db2's have up to twelve."""
+    match = re.search(r"\(\s*(\d{1,2})\s*\)", declared)
+    return int(match[1]) if match else otherwise
 
 
 def _rounded(text: str, digits: int) -> str:

@@ -434,6 +434,44 @@ def test_oracle_converts_moments_to_the_zone_of_the_session() -> None:
     ).certain  # may have been one of these
 
 
+@pytest.mark.parametrize(
+    ("old", "declared", "text", "converted", "asked"),
+    [
+        ("datetime", "DATETIME", "2024-06-10 10:11:29.12345", "2024-06-10 10:11:29.123", False),
+        ("datetime", "DATETIME", "2024-06-10 23:59:59.999", "2024-06-11 00:00:00", False),
+        ("datetime", "DATETIME", "2024-06-10 10:11:29.005", "2024-06-10 10:11:29.007", False),
+        ("date", "DATETIME", "2024-06-10", "2024-06-10 00:00:00", False),
+        ("date", "SMALLDATETIME", "2024-06-10", "2024-06-10 00:00:00", False),
+        ("datetime", "SMALLDATETIME", "2024-06-10 10:11:00", "2024-06-10 10:11:00", False),
+        ("datetime", "SMALLDATETIME", "2024-06-10 10:11:31", "2024-06-10 10:11:31", True),
+        ("datetime", "DATETIME2(0)", "2024-06-10 10:11:29.5", "2024-06-10 10:11:30", False),
+        ("datetime", "DATETIME2", "2024-06-10 10:11:29.1234567", "2024-06-10 10:11:29.1234567", False),
+        ("datetime", "DATETIME2(3)", "2024-06-10 10:11:29.003", "2024-06-10 10:11:29.003", False),
+        ("datetime", "DATETIME2", "2024-06-10 10:11:29.003", "2024-06-10 10:11:29.003", True),
+        ("datetime", "DATETIME2", "2024-06-10 10:11:29.01", "2024-06-10 10:11:29.01", False),
+    ],
+)
+def test_times_of_sql_server(old: str, declared: str, text: str, converted: str, asked: bool) -> None:
+    """A DATETIME lost its milliseconds, as MySQL's has none, and a SMALLDATETIME kept its seconds."""
+    rule = conversion(old, "datetime", declared, dialect="sqlserver")
+    assert (converted, asked) == (rule.of(text), rule.doubted(text))
+
+
+def test_what_no_document_says_is_asked_about() -> None:
+    """Db2 was taken to round and to cut like MySQL; of SQL Server a number that is too long for its text was cut."""
+    fits, loses = "1.50", "1.2345"
+    rule = conversion("decimal(12,4)", "decimal(10,2)", "DECIMAL(10,2)", dialect="db2")
+    assert (False, True) == (rule.doubted(fits), rule.doubted(loses))
+    for dialect in ("sqlserver", "db2"):
+        rule = conversion("int32", "string", "VARCHAR(2)", dialect=dialect)
+        assert (False, True) == (rule.doubted("12"), rule.doubted("123"))
+    moment = "2024-06-10 10:11:29.127456"
+    assert (moment, False) == (
+        (rule := conversion("datetime", "datetime", "TIMESTAMP(12)", dialect="db2")).of(moment),
+        rule.doubted(moment),
+    )
+
+
 def test_other_databases_convert_only_what_all_do() -> None:
     """PostgreSQL prints numbers with other digits, and what others make of a date is not known."""
     assert UNKNOWN == conversion("datetime", "date", "date", dialect="oracle")
