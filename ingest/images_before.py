@@ -207,7 +207,7 @@ class Chain:
         if leaves:
             departure = self.table.crossings.leaving(key, event, row)
             if departure.undecided:
-                return Link(event, key, (TWO_ROWS,))
+                return Link(event, key, (TWO_ROWS,), self._repeated(event))
             row = departure.takes
         if row is None and key not in self.table.last:
             return self._without_past(event, key)
@@ -267,8 +267,8 @@ class Chain:
         return change.op is not Op.UPDATE or change.new_cells.get(column) is not None
 
     def _excuse(self, event: Placed, key: Key, differences: Sequence[Mismatch] = ()) -> Excuse | None:
-        if not self._said.isdisjoint(self.images.identities(event)):
-            return Excuse.REPEATED
+        if repeated := self._repeated(event):
+            return repeated
         if key in self._loaded and not self._is_after_load(event, key, differences):
             return Excuse.LOADED
         last = self._last.get(key)
@@ -277,6 +277,9 @@ class Chain:
         if event.order.sequence and last[:4] == event.order[:4] and key not in self.table.rows:
             return Excuse.MOVED
         return None
+
+    def _repeated(self, event: Placed) -> Excuse | None:
+        return None if self._said.isdisjoint(self.images.identities(event)) else Excuse.REPEATED
 
     def _is_after_load(self, event: Placed, key: Key, differences: Iterable[Mismatch]) -> bool:
         """True if a change was written after the load that read its row, as PostgreSQL's positions say of both.

@@ -314,6 +314,23 @@ def test_a_move_that_says_the_same_is_another_ones_once_its_row_has_changed() ->
     assert {(7,), (13,)} == table.rows.keys()
 
 
+def test_a_row_that_moves_on_again_by_repeated_messages_is_no_fault() -> None:
+    """A stream that went back brought a row to a key that another one had got since: the row that left there before was called lost."""
+    table = Table(("id",), {"id": "int32"})
+    one, other = ({"id": "6", "v": "a"}, {"id": "4", "v": "b"})
+    history = [
+        _half(Op.INSERT, 1, after=one),
+        _moved(2, {"id": "6"}, {**one, "id": "7"}),
+        _moved(3, {"id": "7"}, {**one, "id": "2"}),
+        _half(Op.INSERT, 4, after=other),
+        _moved(5, {"id": "4"}, {**other, "id": "7"}),
+    ]
+    events = [_arrived(number, event) for number, event in enumerate([*history, *history], 1)]
+    links = [link for _, _, link in Chain(table).steps(events) if link]
+    assert {(2,), (7,)} == table.rows.keys()
+    assert [] == [link for link in links if link.is_broken]
+
+
 def _arrived(arrival: int, event: Placed) -> Placed:
     """A change that has no place but its arrival, and names no transaction."""
     change = msgspec.structs.replace(event.change, transaction=None, event_time=event.order.sequence[0])
