@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import datetime as dt
 import errno
 import json
 import os
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -96,10 +98,20 @@ class Yard:
         return {file.name for file in Path(self.lake.path(PATH)).glob("*.parquet")}
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Yard:
+    """A lake of three batches, which nobody changes."""
+    return Yard(tmp_path_factory.mktemp("yard"))
+
+
 @pytest.fixture
-def yard(tmp_path: Path) -> Yard:
-    """A lake of three batches."""
-    return Yard(tmp_path)
+def yard(made: Yard, tmp_path: Path) -> Yard:
+    """A copy of it."""
+    shutil.copytree(made.depot.folder, tmp_path, dirs_exist_ok=True)
+    copied = copy.copy(made)
+    copied.depot = replace(made.depot, folder=tmp_path, warm=Warm(), messages=[])
+    copied.truth = made.truth.copy()
+    return copied
 
 
 def joined(done: list[Kept]) -> dict[str, tuple[int, int]]:
