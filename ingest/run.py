@@ -326,21 +326,15 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
 
 def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
     """Fold what was decoded; True if a mirror was brought up to date."""
-    last = lake.decoded()
-    first, warm.begun = not warm.begun, True
-    now = warm.progress = warm.progress or progress(lake)
-    if first or last > now.complete:
-        _report_outdated(lake, result)
-    if first:
-        now = Progress(now.complete, now.lagging | mirrors.not_created_yet(lake) | targets.unfinished(lake))
+    last, now = lake.decoded(), _waiting(lake, warm, result)
     if last <= now.complete and not now.lagging:
         return False
     tell("gold", "reading the books")
     result.incomplete = bool(lake.select)
-    while not lake.stop() and _carry(lake, warm, result, tell, carried.overtaken(lake)):
+    while _carry(lake, warm, result, tell, carried.overtaken(lake)):
         last = lake.decoded()  # what was landed again may belong to a table that has got yet another name
     result.mirrors = _folded(lake, warm, now, last, tell)
-    while not lake.stop() and _carry(lake, warm, result, tell, carried.due(lake, _untried(result.mirrors))):
+    while _carry(lake, warm, result, tell, carried.due(lake, _untried(result.mirrors))):
         # of those that the rows do not concern: nothing in the batch of these is theirs
         for folded in filter(lambda folded: folded.state == "done", result.mirrors):
             folded.until = folded.until or last
@@ -357,6 +351,17 @@ def _gold(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
     return result.touched > 0
 
 
+def _waiting(lake: Lake, warm: Warm, result: Result) -> Progress:
+    """Up to which batch all mirrors are folded, and which lag; at first those count that no run has made or completed, too."""
+    now = warm.progress = warm.progress or progress(lake)
+    is_first, warm.begun = not warm.begun, True
+    if is_first or lake.decoded() > now.complete:
+        _report_outdated(lake, result)
+    if not is_first:
+        return now
+    return Progress(now.complete, now.lagging | mirrors.not_created_yet(lake) | targets.unfinished(lake))
+
+
 def _untried(results: Iterable[Folded]) -> list[Folded]:
     """The mirrors that are held for a decision, unless it is known already that no rows can be carried over to them."""
     return [folded for folded in results if folded.state == "held" and folded.waits and not folded.lacking]
@@ -370,7 +375,7 @@ def _carry(
     A run that is killed before the decision lands them once more. Nothing is landed after a batch that silver cannot decode
     yet, as while a registry does not answer: it would be landed again and again.
     """
-    if last_batch(lake) > lake.decoded():
+    if lake.stop() or last_batch(lake) > lake.decoded():
         return False
     any_due = False
     for rows in due:
