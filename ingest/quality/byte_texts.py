@@ -22,7 +22,7 @@ _PROOF = 14  # bits: of 16,000 texts that really are base64, one looks so
 
 def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator[Metric]:
     """Count the columns of each mirror whose new texts prove that they are hexadecimal; nothing without such columns."""
-    for ordered in ordered_lanes(lake, (subject for subject in chosen if subject.mirror), since):
+    for ordered in ordered_lanes(lake, chosen, since):
         names = [column.name for column in ordered.subject.decided.sent if column.type == "binary"]
         if names and (ordered.source.options.binary or ordered.source.about.bytes_as) == "base64":
             yield _of_lane(ordered, names)

@@ -67,7 +67,7 @@ def count(
     passes = [
         Side(lake, subject, since, i, dict(began.get(subject.path, {})))
         for i, subject in enumerate(chosen)
-        if subject.has_table and not subject.damage
+        if subject.is_readable
     ]
     counts: dict[str, Counted] = {}
     if not passes:

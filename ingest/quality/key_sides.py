@@ -48,13 +48,13 @@ class Side:
     @property
     def lacking(self) -> str:
         """What a live key is that the mirror lacks: with a condition it is left out; the check of cells judges that."""
-        return LEFT_OUT if self.subject.mirror is not None and self.subject.mirror.where else "missing_rows"
+        return LEFT_OUT if self.subject.decided.where else "missing_rows"
 
     @property
     def comparable(self) -> bool:
         """True if the changes contain the whole key: a shard column is only in the mirror."""
-        mirror = self.subject.mirror
-        if not self.subject.keyed or mirror is None or mirror.soft:
+        mirror = self.subject.decided
+        if not self.subject.keyed or mirror.soft:
             return False  # the check of cells decides which deleted rows are kept
         if self.subject.merges(self.lake.pipeline):
             return False  # the check of cells decides which table's row a mirror holds
@@ -71,7 +71,7 @@ class Side:
     @property
     def closed(self) -> bool:
         """True if the given changes are the complete history."""
-        if not self.comparable or (self.subject.mirror is not None and self.subject.mirror.eras):
+        if not self.comparable or self.subject.decided.eras:
             return False
         return self.since <= 0 or any(batch > self.since for _, batch in self.cleared.values())
 

@@ -23,7 +23,7 @@ from ingest.lake.raw import NOTHING, raw
 from ingest.lake.rejects import PLACE
 from ingest.lake.snapshots import read_sql
 from ingest.lake.tables import Row
-from ingest.quality.catalogue import FAILING_KEYS, KEY_SPELLINGS, Metric, key_json
+from ingest.quality.catalogue import FAILING_KEYS, KEY_SPELLINGS, Metric
 from ingest.quality.live_rows import live_rows
 from ingest.quality.ordered_lane import OrderedLane
 
@@ -46,8 +46,8 @@ _TEXTS = frozenset({"unknown", "string", "time"})
 
 def key_spellings(ordered: OrderedLane) -> Iterator[Metric]:
     """The values of which the mirror has a row by another spelling than that of the newest change, or two rows."""
-    mirror = ordered.subject.mirror
-    if mirror is None or not ordered.subject.keyed or not ordered.subject.exists:
+    mirror = ordered.subject.decided
+    if not ordered.subject.keyed or not ordered.subject.exists:
         return
     was_in_doubt = False
     for types, must_be_proven in ((_NUMBERS, False), (_NUMBERS | _TEXTS, True)):
@@ -97,8 +97,7 @@ def _spelt_twice(ordered: OrderedLane, doubtful: Mapping[str, Column], *, must_b
 
 def _reformed(ordered: OrderedLane) -> str:
     """The last place where the same key got other spellings by a statement; empty if there is none."""
-    mirror = ordered.subject.mirror
-    lane_eras = mirror.eras_of(*ordered.lane.id) if mirror else ()
+    lane_eras = ordered.subject.decided.eras_of(*ordered.lane.id)
     return max(
         (era.place for before, era in pairwise(lane_eras) if {*before.keys} == {*era.keys}), default=""
     )
@@ -134,7 +133,7 @@ def _bare_numbers(ordered: OrderedLane, doubtful: Mapping[str, Column], spelt: S
 
 def _complaint(ordered: OrderedLane, doubtful: Mapping[str, Column], keys: Sequence[Row]) -> Metric:
     names = ordered.subject.decided.keys
-    failing = tuple(key_json(names, row["k"]) for row in keys[:FAILING_KEYS])
+    failing = ordered.named(row["k"] for row in keys)
     spellings: list[list[str]] = sorted(keys[0]["spellings"])
     said = " and ".join(", ".join(map(_quoted, cells)) for cells in spellings)
     types = {

@@ -21,7 +21,7 @@ def of_mirrors(lake: Tables, chosen: Iterable[CheckedMirror], since: int) -> Ite
     """Columns that the batches' rows have and the mirror lacks or masks, and what was erased; nothing without such
     rules.
     """
-    with_columns = [subject for subject in chosen if subject.mirror is not None and subject.mirror.columns]
+    with_columns = [subject for subject in chosen if subject.decided.columns]
     chosen_lanes = [lane for subject in with_columns if _chooses(lake, subject) for lane in subject.lanes]
     tables = ", ".join(sorted({duck.text(lane.table.name) for lane in chosen_lanes}))
     seen = lanes.columns_seen(lake, f'batch > {since} AND "table" IN ({tables})') if chosen_lanes else {}
@@ -45,7 +45,7 @@ def source_rows(
     rows = {metric.mirror: int(metric.observed) for metric in metrics if metric.check == "rows"}
     without = {metric.mirror: int(metric.observed) for metric in metrics if metric.check == LEFT_OUT}
     for subject in chosen:
-        if subject.mirror is not None and subject.mirror.where:
+        if subject.decided.where:
             held = rows.pop(subject.name, None)
             if since <= 0 and held is not None and subject.name in without:
                 rows[subject.name] = held + without[subject.name]

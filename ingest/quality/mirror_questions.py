@@ -73,7 +73,7 @@ class Answer:
 
 def answered(lake: Lake, subjects: Sequence[CheckedMirror], questions: Questions) -> dict[str, Answer]:
     """What is known of each mirror, by its path; mirrors that turn out to be damaged are marked."""
-    askable = [subject for subject in subjects if subject.has_table and not subject.damage]
+    askable = [subject for subject in subjects if subject.is_readable]
     answers = {answer.path: answer for answer in _by_runner(lake, askable, questions)}
     rest = [subject for subject in askable if subject.path not in answers]
     answers |= {answer.path: answer for answer in _answers(lake, rest, questions)}

@@ -23,7 +23,7 @@ from ingest.lake.snapshots import read_sql
 from ingest.lake.tables import Row
 from ingest.order import loaded_sql, phase_of, place_sql, same_place, weak_sql
 from ingest.quality.arrow_rows import mirror_rows
-from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
+from ingest.quality.catalogue import Metric
 from ingest.quality.cell_diff import key_of_row
 from ingest.quality.live_rows import live_rows
 from ingest.quality.ordered_lane import OrderedLane, from_places
@@ -32,7 +32,7 @@ from ingest.quality.ordered_lane import OrderedLane, from_places
 def rows_not_loaded(ordered: OrderedLane) -> Iterator[Metric]:
     """Rows older than a load that came to its end in a new batch: those that it did not contain, or all if rows have no key."""
     mirror = ordered.subject.mirror
-    if mirror is None or (mirror.keys and not ordered.subject.keyed) or (mirror.where and not mirror.keys):
+    if mirror is None or (mirror.where and not mirror.keys):
         return  # without a key nothing says which rows `where:` leaves out
     if ordered.lane.load_marked:
         yield from _not_in_marked_load(ordered)
@@ -61,8 +61,7 @@ def _complaint(ordered: OrderedLane, keys: Sequence[Sequence[str]], ways_out: st
     keys = held(ordered, keys)
     if not keys:
         return
-    names = ordered.subject.decided.keys
-    failing = tuple(key_json(names, key) for key in keys[:FAILING_KEYS])
+    failing = ordered.named(keys)
     detail = (
         f"{ordered.lane.table} was loaded again, and {counted(len(keys), 'row')} of the mirror, such as {failing[0]}, {agreeing(len(keys), 'was', 'were')} "
         f"not in the load: no delete has come, so {agreeing(len(keys), 'it is', 'they are')} still there. {ways_out}"
@@ -177,7 +176,7 @@ def _not_in_snapshot(ordered: OrderedLane) -> Iterator[Metric]:
     if place is None:
         return
     begun = ordered.begin_of_load(place)
-    epoch = ordered.epoch(places=from_places(begun), complete=True)
+    epoch = ordered.epoch(places=ordered.places_of(begun), complete=True)
     if not ordered.subject.keyed:
         is_before = f"order_key < {duck.text(place)}"
         older = (

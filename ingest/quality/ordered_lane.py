@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from ingest.change import TableId
@@ -16,7 +17,7 @@ from ingest.lake.cleared import NEVER, last_cleared
 from ingest.lake.lake import Lake
 from ingest.lake.tables import Row
 from ingest.order import is_weak
-from ingest.quality.catalogue import Metric
+from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 _HAS_SPELLINGS = re.compile("TINYINT|SMALLINT|INT|BIGINT|DECIMAL|FLOAT|DOUBLE|DATE|TIMESTAMP")
@@ -62,8 +63,7 @@ class OrderedLane:
 
     def cells(self, first: str, second: str) -> str:
         """The key cells in SQL, each from one image or else from the other."""
-        names = self.subject.mirror.keys if self.subject.mirror else ()
-        return duck.cells(names, first, second)
+        return duck.cells(self.subject.decided.keys, first, second)
 
     def says_same(self, change: str, read: str) -> str:
         """The condition in SQL that the image of a change has no other cells than that of a row that was read.
@@ -72,15 +72,17 @@ class OrderedLane:
         holds as one value are equal: a column may have got another type. A delete, which has no image, says another thing.
         """
         there = f"nullif({change}, '')"
-        columns = self.subject.mirror.columns if self.subject.mirror else ()
         types = self.subject.types
-        differ = [_differ(column.name, types.get(column.column, ""), there, read) for column in columns]
+        differ = [
+            _differ(column.name, types.get(column.column, ""), there, read)
+            for column in self.subject.decided.columns
+        ]
         is_same = f"OR NOT ({' OR '.join(differ)})" if differ else ""
         return f"({there} IS NOT NULL AND (coalesce(json_contains({read}, {there}), false) {is_same}))"
 
     def taken(self) -> Sequence[tuple[SchemaStep, int]]:
         """The lane's schema steps, each with its batch."""
-        return self.subject.steps(self.lane) if self.statements and self.subject.mirror else ()
+        return self.subject.steps(self.lane) if self.statements else ()
 
     def emptied(self, before: str = "") -> str:
         """The place of the last statement that has removed all rows, of those before a place if it is given; empty if there is
@@ -106,7 +108,7 @@ class OrderedLane:
 
     def begin_of_load(self, place: str) -> list[Row]:
         """The ``first`` messages of the rows that were read at one position, by ``topic`` and ``part``, each with its ``batch``, those
-        of the first batch first; of files only the first one.
+        of the first batch first.
         """
         streams = self.lake.ask(
             f"""SELECT batch, topic, "partition" AS part, min("offset") AS first FROM {{changes.change}}
@@ -115,7 +117,16 @@ class OrderedLane:
         begun: dict[tuple[str, int], Row] = {}
         for row in streams:
             begun.setdefault((row["topic"], row["part"]), row)
-        return [*begun.values()][:1] if self.in_files else [*begun.values()]
+        return [*begun.values()]
+
+    def places_of(self, streams: Sequence[Mapping[str, Any]]) -> list[str]:
+        """The first messages of some streams, as options of `ingest epoch`; of files only the first one."""
+        return from_places(streams[:1] if self.in_files else streams)
+
+    def named(self, keys: Iterable[Sequence[object]]) -> tuple[str, ...]:
+        """The first of some keys as JSON."""
+        names = self.subject.decided.keys
+        return tuple(key_json(names, key) for key in islice(keys, FAILING_KEYS))
 
     def backfill(self) -> str:
         """The command that decodes what has landed again: all batches."""

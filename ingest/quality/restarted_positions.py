@@ -12,7 +12,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.snapshots import CARRIED_SQL
 from ingest.order import is_weak, phase_of, place_sql, same_place
 from ingest.quality.behind_load import lost_behind_load, newest_of_stream
-from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
+from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.ordered_lane import OrderedLane, from_places
 
 _ARRIVAL_KEY = f"substr(order_key, length({place_sql('order_key')}) + 1)"
@@ -55,7 +55,7 @@ def _lost(ordered: OrderedLane, load: str | None) -> Iterator[Metric]:
     """Complains of new changes that have lost against older ones: with a load, against it or the stream beyond it."""
     lane = ordered.lane
     if load and (lost := lost_behind_load(ordered, load)) and not _started_again(ordered, beyond=load):
-        places = from_places(ordered.begin_of_load(load))
+        places = ordered.places_of(ordered.begin_of_load(load))
         detail = (
             f"changes of {counted(lost, 'row')} of {lane.table} came after its last load and lost against it: they were written before "
             "the load and committed after it, so their positions are lower. To let them win, "
@@ -75,7 +75,7 @@ def _lost(ordered: OrderedLane, load: str | None) -> Iterator[Metric]:
 
 def _new_keys(ordered: OrderedLane) -> tuple[str, ...]:
     """The keys of a few new changes as JSON; none if there are more, or a key changes: then not all could be named."""
-    if not ordered.subject.keyed or ordered.subject.mirror is None or ordered.lane.changes > FAILING_KEYS:
+    if not ordered.subject.keyed or ordered.lane.changes > FAILING_KEYS:
         return ()
     rows = ordered.lake.ask(
         f"""SELECT DISTINCT [{ordered.cells("before", "after")}] AS was, [{ordered.cells("after", "before")}] AS k
@@ -83,7 +83,7 @@ def _new_keys(ordered: OrderedLane) -> tuple[str, ...]:
         AND NOT {CARRIED_SQL} ORDER BY k"""
     )
     is_moved = any(row["was"] != row["k"] for row in rows)
-    return () if is_moved else tuple(key_json(ordered.subject.mirror.keys, row["k"]) for row in rows)
+    return () if is_moved else ordered.named(row["k"] for row in rows)
 
 
 def _started_again(ordered: OrderedLane, beyond: str = "") -> int:

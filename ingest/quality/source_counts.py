@@ -19,7 +19,10 @@ NAME = "row_count"
 
 
 def compared(
-    pipeline: Pipeline, chosen: Iterable[CheckedMirror], rows: Mapping[str | None, int], known: Container[str]
+    pipeline: Pipeline,
+    chosen: Iterable[CheckedMirror],
+    rows: Mapping[str | None, int],
+    names_of_mirrors: Container[str],
 ) -> tuple[list[Metric], list[CheckResult]]:
     """Each mirror's difference to its source's count, and what could not be compared.
 
@@ -27,7 +30,7 @@ def compared(
         pipeline: its ``quality:`` entries name the files.
         chosen: the mirrors that are checked.
         rows: the rows of their source tables by their own account, by name; one with a condition may be missing.
-        known: the names of all mirrors: a counted table that is not among them is missing.
+        names_of_mirrors: of all: a counted table that is not among them is missing.
     """
     metrics: list[Metric] = []
     broken: list[CheckResult] = []
@@ -44,7 +47,7 @@ def compared(
                 for name in about or [rule.table]
             ]
             continue
-        metrics += _metrics(rule, counts, subjects, rows, known)
+        metrics += _metrics(rule, counts, subjects, rows, names_of_mirrors)
     return metrics, broken
 
 
@@ -53,26 +56,26 @@ def _metrics(
     counts: Mapping[str, int],
     subjects: Mapping[str, CheckedMirror],
     rows: Mapping[str | None, int],
-    known: Container[str],
+    names_of_mirrors: Container[str],
 ) -> Iterator[Metric]:
     for table, expected in counts.items():
         subject = subjects.get(table)
         if subject is None:
-            if table not in known and matches(rule.table, _table(table)):
+            if table not in names_of_mirrors and matches(rule.table, _table(table)):
                 yield Metric(
                     NAME,
                     expected,
                     table,
                     detail=f"the source counts {counted(expected, 'row')}, there is no mirror",
                 )
-        elif matches(rule.table, subject.table) and not (subject.mirror and subject.mirror.soft):
-            leaves_out = subject.mirror is not None and subject.mirror.where
+        elif matches(rule.table, subject.table) and not subject.decided.soft:
+            leaves_out = subject.decided.where
             if leaves_out and subject.name not in rows:
                 continue
-            there = rows.get(subject.name, 0)
-            detail = f"the source counts {counted(expected, 'row')}, the mirror has {there:,}"
+            held = rows.get(subject.name, 0)
+            detail = f"the source counts {counted(expected, 'row')}, the mirror has {held:,}"
             detail += " with those that `where:` leaves out" if leaves_out else ""
-            yield Metric(NAME, abs(there - expected), table, detail=detail)
+            yield Metric(NAME, abs(held - expected), table, detail=detail)
 
 
 def _table(name: str) -> TableId:

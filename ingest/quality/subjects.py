@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.change import LaneId, TableId
 from ingest.config import Pipeline, matches, target
+from ingest.errors import explain_command
 from ingest.fold import Key, SchemaStep
 from ingest.lake import decisions, duck, faults, mirrors, targets
 from ingest.lake.books import newest_of
@@ -121,7 +122,9 @@ class CheckedMirror:
 
     def steps(self, lane: CheckedLane) -> Sequence[tuple[SchemaStep, int]]:
         """What statements have done to a lane's rows that it holds, each with the statement's batch."""
-        return self.steps_of(self.decided, lane.source, lane.table, self.applied)
+        if self.mirror is None:
+            return ()
+        return self.steps_of(self.mirror, lane.source, lane.table, self.applied)
 
     def schema_steps(self, lane: CheckedLane) -> list[SchemaStep]:
         """The same without the batches."""
@@ -133,14 +136,18 @@ class CheckedMirror:
 
     @property
     def decided(self) -> Mirror:
-        """Its schema, which has been decided."""
-        assert self.mirror is not None
-        return self.mirror
+        """Its schema; one without a key and columns as long as none has been decided."""
+        return self.mirror or Mirror(self.table, self.path)
 
     @property
     def has_table(self) -> bool:
         """True if its schema has been decided and its table is there."""
         return self.exists and self.mirror is not None
+
+    @property
+    def is_readable(self) -> bool:
+        """True if that table can be read, as far as is known."""
+        return self.has_table and not self.damage
 
     @property
     def last(self) -> int:
@@ -150,6 +157,11 @@ class CheckedMirror:
     def newest(self, now: dt.datetime) -> dt.datetime | None:
         """The newest source commit that was read for it; one in the future only where there is no other."""
         return newest_of((lane.newest for lane in self.lanes if lane.newest), now)
+
+    def row_in_words(self, lake: Tables, key: Sequence[str], what: str) -> str:
+        """What is wrong with a row of it, after the row's key, with the command that shows the row's changes."""
+        cells = ", ".join(f"{name} = {cell}" for name, cell in zip(self.decided.keys, key, strict=True))
+        return f"{cells}{what} (see `{explain_command(lake.pipeline.file, self.name, key)}`)"
 
     def merges(self, pipeline: Pipeline) -> bool:
         """True if it has rows of several source tables that only their key distinguishes."""
@@ -161,7 +173,7 @@ class CheckedMirror:
     @property
     def keyed(self) -> bool:
         """True if its rows can be distinguished and every lane's key is in the messages."""
-        return self.mirror is not None and bool(self.mirror.keys)
+        return bool(self.decided.keys)
 
 
 @dataclass(slots=True)

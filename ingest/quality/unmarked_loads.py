@@ -24,10 +24,10 @@ from ingest.errors import command, counted
 from ingest.lake import duck
 from ingest.lake.snapshots import read_sql
 from ingest.lake.tables import Row
-from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
+from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.live_rows import live_rows
 from ingest.quality.not_loaded import LoadBegin, changes_of, held, is_older
-from ingest.quality.ordered_lane import OrderedLane, from_places
+from ingest.quality.ordered_lane import OrderedLane
 
 _BEGINNING = 0.1  # the part of a load without clocks that a second one must have rows of
 FEW_LEFT_OUT = 100  # rows; a table that is as small is loaded as a whole
@@ -36,13 +36,12 @@ _ARRIVAL = 'batch, part, "offset", "row"'
 
 def rows_not_loaded_again(ordered: OrderedLane) -> Iterator[Metric]:
     """Rows older than a second load that has come to its end, and that it did not contain."""
-    known = ordered.source.about
-    mirror = ordered.subject.mirror
-    if mirror is None or not ordered.subject.keyed or known.load_ends == "marks":
+    settings = ordered.source.about
+    if not ordered.subject.keyed or settings.load_ends == "marks":
         return
     if not ordered.lane.reads and not ordered.lane.load_rests:
         return
-    loads = _Loads(ordered, meanwhile=known.load_ends == "last row")
+    loads = _Loads(ordered, meanwhile=settings.load_ends == "last row")
     if not loads.has_ended() or not loads.has_keys_again():
         return
     begun = loads.begin_of_second()
@@ -165,9 +164,8 @@ def _left_out(ordered: OrderedLane, loads: _Loads, begun: Sequence[Row]) -> Iter
     keys = held(ordered, [row["k"] for row in rows])
     if not keys:
         return
-    names, count = ordered.subject.decided.keys, len(keys) if ordered.subject.decided.where else rows[0]["n"]
-    failing = tuple(key_json(names, key) for key in keys[:FAILING_KEYS])
-    epoch = ordered.epoch(places=from_places(begun[:1] if ordered.in_files else begun), complete=True)
+    failing, count = ordered.named(keys), len(keys) if ordered.subject.decided.where else rows[0]["n"]
+    epoch = ordered.epoch(places=ordered.places_of(begun), complete=True)
     accept = command("quality", ordered.lake.pipeline.file, "--accept", ordered.subject.name)
     detail = (
         f"{ordered.lane.table} was loaded again, and {counted(count, 'row')} of the mirror, such as {failing[0]}, came neither with "

@@ -11,7 +11,7 @@ from ingest.lake import duck
 from ingest.lake.snapshots import read_sql
 from ingest.order import is_weak, loaded_sql, order_of, place_sql, stream_sql, weak_sql
 from ingest.quality.catalogue import Metric
-from ingest.quality.ordered_lane import OrderedLane, from_places
+from ingest.quality.ordered_lane import OrderedLane
 
 _ARRIVAL = 'batch, topic, "partition", "offset", order_key'
 
@@ -74,7 +74,7 @@ class _LostReads(NamedTuple):
 
     def places(self, ordered: OrderedLane) -> list[str]:
         """Where their load begins, as options of `ingest epoch`, if its position tells."""
-        return from_places(ordered.begin_of_load(self.newest)) if self.newest else []
+        return ordered.places_of(ordered.begin_of_load(self.newest)) if self.newest else []
 
 
 def _lost_reads(ordered: OrderedLane) -> _LostReads:
@@ -174,8 +174,7 @@ def _loaded_in_vain(ordered: OrderedLane) -> Iterator[Metric]:
     first, places = streams[0]["batch"], list[str]()
     # it must begin after the statement, in the middle of the batch
     if any(row["batch"] == first for row in cleared):
-        begun = [row for row in streams if row["batch"] == first]
-        places = from_places(begun[:1] if ordered.in_files else begun)
+        places = ordered.places_of([row for row in streams if row["batch"] == first])
     n = sum(row["n"] for row in streams)
     detail = (
         f"{counted(n, 'row')} of {ordered.lane.table}, loaded after a TRUNCATE, CREATE or RENAME of the table, {agreeing(n, 'is', 'are')} not in "

@@ -31,9 +31,7 @@ def of_mirrors(
     fresh, about = _lines(lake, f"batch > {since}"), by_lane(logged)
     leaves_out_nulls = cache(partial(lanes.leaves_out_nulls, lake))
     for subject in chosen:
-        if subject.mirror is None:
-            continue
-        names = {column.name for column in subject.mirror.sent} - {*subject.mirror.keys}
+        names = {column.name for column in subject.decided.sent} - {*subject.decided.keys}
         for lane in subject.lanes:
             if (
                 leaves_out_nulls(lane.source) is not False
