@@ -18,7 +18,7 @@ from ingest.lake.json_cells import list_in
 from ingest.lake.names import mirror_path
 from ingest.lake.tables import Row, Tables
 from ingest.order import is_weak
-from ingest.quality.catalogue import CASCADED_ROWS, FAILING_KEYS, Metric, key_json
+from ingest.quality.catalogue import CASCADED_ROWS, Metric, key_json
 from ingest.quality.live_rows import live_rows
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 from ingest.quality.unknown_values import loaded_again
@@ -123,13 +123,8 @@ def of_mirrors(
         rows = [row for row in _older(lake, subject, lane, parent.table, since, key) if _is_surely_older(row)]
         names = subject.decided.keys
         failing = tuple(dict.fromkeys(key_json(names, row["k"]) for row in rows))
-        yield Metric(
-            CASCADED_ROWS,
-            len(failing),
-            subject.name,
-            detail=_sentence(lake, lane, key, failing) if failing else "",
-            failing=failing[:FAILING_KEYS],
-        )
+        detail = _sentence(lake, lane, key, failing) if failing else ""
+        yield Metric.of_keys(CASCADED_ROWS, subject.name, failing, detail=detail)
 
 
 def _older(

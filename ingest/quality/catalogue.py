@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from ingest.errors import capitalised, command, counted
 
@@ -214,6 +215,11 @@ class Metric:
     statement: str = ""
     command: str = ""
 
+    @classmethod
+    def of_keys(cls, check: str, mirror: str, keys: Sequence[str], **details: Any) -> Metric:
+        """How many keys of a mirror a check has found, with some of them."""
+        return cls(check, len(keys), mirror, failing=tuple(keys[:FAILING_KEYS]), **details)
+
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
@@ -314,11 +320,11 @@ def with_said(detail: str, now: str) -> str:
 
 def explained(check: str, observed: float, limit: float | None) -> str:
     """A number in the words of its check: ``Rows with a NULL in a key column: 2 (at most 0)``."""
-    known = CHECKS.get(check)
-    if known is None:
+    kind = CHECKS.get(check)
+    if kind is None:
         return f"{check}: {number(observed)}"
-    allowed = "" if limit is None else f" (at most {shown(limit, known.unit)})"
-    return f"{capitalised(known.question)}: {shown(observed, known.unit)}{allowed}"
+    allowed = "" if limit is None else f" (at most {shown(limit, kind.unit)})"
+    return f"{capitalised(kind.question)}: {shown(observed, kind.unit)}{allowed}"
 
 
 def shown(value: float, unit: str) -> str:
@@ -346,7 +352,7 @@ def duration(seconds: float) -> str:
 
 def with_limit(metric: Metric, thresholds: dict[str, float]) -> Metric:
     """The metric with its effective limit and severity; a metric may be less severe than its check, never more."""
-    known = CHECKS[metric.check]
-    limit = thresholds.get(metric.check, metric.limit if metric.limit is not None else known.limit)
-    severity = "warn" if "warn" in (known.severity, metric.severity) else known.severity
+    kind = CHECKS[metric.check]
+    limit = thresholds.get(metric.check, metric.limit if metric.limit is not None else kind.limit)
+    severity = "warn" if "warn" in (kind.severity, metric.severity) else kind.severity
     return replace(metric, limit=limit, severity=severity)

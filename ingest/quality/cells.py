@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from ingest import types
 from ingest.change import TableId
-from ingest.errors import agreeing, command, counted, explain_command
+from ingest.errors import agreeing, command, counted
 from ingest.fold import DELETED, Key, KeyCellError, SchemaStep, typed
 from ingest.lake import duck
 from ingest.lake.datafiles import listed
@@ -117,7 +117,7 @@ def compare(
     checks = [
         _Check(lake, subject, since, asked, asked.rows.get(subject.name, -1))
         for subject in chosen
-        if subject.has_table and not subject.damage and subject.decided.columns
+        if subject.is_readable and subject.decided.columns
         if asked.compares(subject.table)
     ]
     lanes = [reading for check in checks for reading in check.plan()]
@@ -163,18 +163,15 @@ def metrics(lake: Lake, subject: CheckedMirror, compared: Compared) -> Iterator[
     if subject.keyed:
         yield _inserted_twice(lake, subject, compared)
     if compared.reread:
-        keys = sorted(key_json(subject.decided.keys, compared.texts[key]) for key in compared.reread)
+        keys = _named(subject, compared, compared.reread)
         detail = (
             f"{counted(len(keys), 'key')}, such as {keys[0]}, {agreeing(len(keys), 'was', 'were')} read again with other "
             f"values, and no change came in between. {reloads.advice(lake, subject)}Else the source's key has more columns or "
             f"digits than the messages show: compare {subject.name} with the source"
         )
-        yield Metric(
-            "rows_read_again", len(keys), subject.name, detail=detail, failing=tuple(keys[:FAILING_KEYS])
-        )
+        yield Metric.of_keys("rows_read_again", subject.name, keys, detail=detail)
     if compared.begun:
-        keys = sorted(key_json(subject.decided.keys, compared.texts[key]) for key in compared.begun)
-        yield Metric("incomplete_rows", len(keys), subject.name, failing=tuple(keys[:FAILING_KEYS]))
+        yield Metric.of_keys("incomplete_rows", subject.name, _named(subject, compared, compared.begun))
     of = f" of {compared.touched:,}" if compared.touched > compared.keys else ""
     detail = f"{compared.keys:,}{of} {'touched keys' if subject.keyed else 'rows'} were compared cell by cell"
     if compared.partly:
@@ -193,30 +190,32 @@ def _inserted_twice(lake: Tables, subject: CheckedMirror, compared: Compared) ->
     them.
     """
     lost = lost_sources(lake, subject)
-    keys = [] if lost else [key_json(subject.decided.keys, compared.texts[key]) for key in compared.twice]
+    keys = _named(subject, compared, () if lost else compared.twice)
     detail = (
         f"not judged: messages of source {min(lost)} are lost, and deletes may be among them" if lost else ""
     )
     if keys:
         detail = (
-            f"{counted(len(keys), 'key')}, such as {min(keys)}, {agreeing(len(keys), 'was', 'were')} inserted again with other "
+            f"{counted(len(keys), 'key')}, such as {keys[0]}, {agreeing(len(keys), 'was', 'were')} inserted again with other "
             "values and without a delete in between. If the source sends inserts for updates, write `inserts: upsert` under its "
             f"options, then `{command('backfill', lake.pipeline.file, '--last', lake.decoded())}`. {reloads.advice(lake, subject)}Else the key of {subject.name} may have got another "
             f"column: write `keys: [...]` into its tables: entry of {lake.pipeline.file}, then "
             f"`{command('rebuild', lake.pipeline.file, subject.name)}`"
         )
-    failing = tuple(sorted(keys)[:FAILING_KEYS])
-    return Metric("insert_of_a_live_key", len(keys), subject.name, detail=detail, failing=failing)
+    return Metric.of_keys("insert_of_a_live_key", subject.name, keys, detail=detail)
+
+
+def _named(subject: CheckedMirror, compared: Compared, keys: Iterable[Key]) -> list[str]:
+    """Keys that were compared as JSON, in order."""
+    return sorted(key_json(subject.decided.keys, compared.texts[key]) for key in keys)
 
 
 def _detail(lake: Tables, subject: CheckedMirror, compared: Compared, differences: Sequence[Wrong]) -> str:
     shown = []
     for wrong in differences[:3]:
         texts = compared.texts[wrong.key]
-        key = ", ".join(f"{name} = {text}" for name, text in zip(subject.decided.keys, texts, strict=True))
-        asks = explain_command(lake.pipeline.file, subject.name, texts)
-        about = f"{key}{f': {wrong.column}' if wrong.column else ''} "
-        shown.append(f"{about}{wrong.text} (see `{asks}`)" if texts else wrong.text)
+        what = f"{f': {wrong.column}' if wrong.column else ''} {wrong.text}"
+        shown.append(subject.row_in_words(lake, texts, what) if texts else wrong.text)
     more = f"; and {len(differences) - 3:,} more" if len(differences) > 3 else ""
     return "; ".join(shown) + more
 
@@ -575,29 +574,30 @@ class _Check:
         return f"`{command('quality', self.lake.pipeline.file, '--deep', self.mirror.name)}`"
 
     def plan(self) -> list[_Reading]:
-        """How each lane's changes are read."""
+        """How each lane's changes are read; none of them if its rows are not compared."""
         self.lanes = [
             self._planned(lane)
             for lane in self.subject.lanes
-            if lane.changes or self.since <= 0 or self.deep or self.merged
+            if lane.changes or self.since <= 0 or self._is_exhaustive
         ]
-        changes = sum(lane.changes_ever for lane in self.subject.lanes)
-        if self.merged and not self.deep and changes > REACH:
-            self.compared.left_out.append(
-                f"rows of several tables without a shard_column are compared by {self._deeply()}"
-            )
-            self.lanes = []
-        elif not self.subject.keyed and any(reading.above for reading in self.lanes):
-            tables = sorted({str(lane.table) for lane in self.subject.lanes})
-            typed = command("reconcile", self.lake.pipeline.file, *tables)
-            self.compared.left_out.append(
-                f"its rows are not compared, since it has lost its key: only `{typed}` compares them"
-            )
-            self.lanes = []
-        elif not self.subject.keyed and not self.deep and (self.since > 0 or changes > REACH):
-            self.compared.left_out.append(f"without a key, its rows are compared by {self._deeply()}")
+        if why := self._why_not():
+            self.compared.left_out.append(why)
             self.lanes = []
         return self.lanes
+
+    def _why_not(self) -> str:
+        """Why its rows are not compared; empty if they are."""
+        is_long = sum(lane.changes_ever for lane in self.subject.lanes) > REACH
+        if self.merged and is_long and not self.deep:
+            return f"rows of several tables without a shard_column are compared by {self._deeply()}"
+        if self.subject.keyed:
+            return ""
+        if any(reading.above for reading in self.lanes):
+            tables = sorted({str(lane.table) for lane in self.subject.lanes})
+            typed = command("reconcile", self.lake.pipeline.file, *tables)
+            return f"its rows are not compared, since it has lost its key: only `{typed}` compares them"
+        is_left = not self.deep and (self.since > 0 or is_long)
+        return f"without a key, its rows are compared by {self._deeply()}" if is_left else ""
 
     def _planned(self, lane: CheckedLane) -> _Reading:
         """Which of a lane's changes are read, and how their keys are sampled."""

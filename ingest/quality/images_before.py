@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 
 from ingest import images_before
 from ingest.change import LOAD_ENDS, Image, Op
-from ingest.errors import command, counted, explain_command
+from ingest.errors import command, counted
 from ingest.fold import (
     Key,
     KeyCellError,
@@ -57,7 +57,7 @@ from ingest.lake.snapshots import CARRIED_SQL, read_sql
 from ingest.lake.stamps import change_of
 from ingest.order import SECOND_HALF, is_weak, order_of
 from ingest.quality.arrow_rows import changes_of_keys, mirror_rows
-from ingest.quality.catalogue import FAILING_KEYS, NEVER_SENT, Metric, key_json
+from ingest.quality.catalogue import NEVER_SENT, Metric, key_json
 from ingest.quality.cell_diff import KeyHistory, key_of_row
 from ingest.quality.cell_values import of_text
 from ingest.quality.subjects import NOTHING_CUT, CheckedLane, CheckedMirror, lost_sources
@@ -285,8 +285,10 @@ def _neighbours(screened: Screened, changes: pa.RecordBatch, pairs: _Pairs, trun
         alone.tolist(),
         strict=True,
     ):
-        there = not is_gone and row is not None
-        if there and (is_alone or _is_in(said, new if is_filled else None, row, pairs.made, is_part=is_part)):
+        is_row = not is_gone and row is not None
+        if is_row and (
+            is_alone or _is_in(said, new if is_filled else None, row, pairs.made, is_part=is_part)
+        ):
             screened.proven += 1
         else:
             screened.suspects.add(hashed)
@@ -319,15 +321,15 @@ def _is_in(said: bytes, filled: bytes | None, row: bytes, made: Names, *, is_par
     """
     if filled is None and (said == row or (b"\\" not in said and said[1:-1] in row)):
         return True
-    cells, there = _cells(said), _cells(row)
+    cells, held = _cells(said), _cells(row)
     if filled is not None:
         cells = _cells(filled) | cells
-    if cells == there:  # the usual case
+    if cells == held:  # the usual case
         return True
     if is_part:
-        return all(cells[name] == there[name] for name in cells.keys() & there.keys())
+        return all(cells[name] == held[name] for name in cells.keys() & held.keys())
     return all(
-        there.get(name) == cell and (name in there or name not in made()) for name, cell in cells.items()
+        held.get(name) == cell and (name in held or name not in made()) for name, cell in cells.items()
     )
 
 
@@ -346,8 +348,8 @@ def compare_firsts(screened: Screened, lane: ProvenLane, since: int, made: Names
     state = _before(lane.lake, mirror, since)
     if state is None or not asked:
         return
-    there = state.delta_types
-    kinds = [there.get(column.column, "") for column in mirror.columns]
+    types = state.delta_types
+    kinds = [types.get(column.column, "") for column in mirror.columns]
     if any(kinds[i] != column.delta for i, column in enumerate(mirror.columns) if column.name in mirror.keys):
         return
     for row in mirror_rows(lane.lake, mirror, kinds, [first.key for first in asked.values()], state):
@@ -757,11 +759,10 @@ def metrics(lake: Lake, subject: CheckedMirror, proof: Proof) -> Iterator[Metric
         detail = f"not judged: messages of source {min(lost)} are lost, and these changes may follow them"
     else:
         detail = _detail(lake, subject, proof) if differing else ""
-    keys = dict.fromkeys(key_json(subject.decided.keys, each.texts) for each in differing)
-    yield Metric(
-        "images_before", len(keys), subject.name, detail=detail, failing=tuple(keys)[:FAILING_KEYS],
-        severity="error" if proof.strong else "warn",
-    )  # fmt: skip
+    severity = "error" if proof.strong else "warn"
+    yield Metric.of_keys(
+        "images_before", subject.name, _keys(subject, differing), detail=detail, severity=severity
+    )
     left = proof.unjudged + proof.undecided
     later = f"; {counted(left, 'key was', 'keys were')} not judged" if left else ""
     yield Metric("changes_compared", proof.compared, subject.name)
@@ -788,11 +789,12 @@ def _unsent(lake: Lake, subject: CheckedMirror, unsent: Sequence[Broken], undeci
         f"{_shown(lake, subject, unsent)}{beyond}. {why}{filtered}Compare {subject.name} with the source (`{reconcile}`), "
         "or load it again"
     )
-    keys = dict.fromkeys(key_json(subject.decided.keys, each.texts) for each in unsent)
-    return Metric(
-        NEVER_SENT, len(keys), subject.name, detail=detail, failing=tuple(keys)[:FAILING_KEYS],
-        severity="error" if certain else "warn",
-    )  # fmt: skip
+    severity = "error" if certain else "warn"
+    return Metric.of_keys(NEVER_SENT, subject.name, _keys(subject, unsent), detail=detail, severity=severity)
+
+
+def _keys(subject: CheckedMirror, broken: Iterable[Broken]) -> list[str]:
+    return [*dict.fromkeys(key_json(subject.decided.keys, each.texts) for each in broken)]
 
 
 def _of_filter(lake: Lake, subject: CheckedMirror, check: str) -> str:
@@ -805,13 +807,7 @@ def _of_filter(lake: Lake, subject: CheckedMirror, check: str) -> str:
 
 def _shown(lake: Lake, subject: CheckedMirror, broken: Sequence[Broken]) -> str:
     """Some changes that do not find their rows, in words."""
-    shown = []
-    for each in broken[:3]:
-        key = ", ".join(
-            f"{name} = {text}" for name, text in zip(subject.decided.keys, each.texts, strict=True)
-        )
-        asks = explain_command(lake.pipeline.file, subject.name, each.texts)
-        shown.append(f"{key}: {in_words(each.differences)} (see `{asks}`)")
+    shown = [subject.row_in_words(lake, each.texts, f": {in_words(each.differences)}") for each in broken[:3]]
     keys = len({each.key for each in broken})
     return "; ".join(shown) + (f"; and {counted(keys - 3, 'more key')}" if keys > 3 else "")
 
