@@ -129,9 +129,9 @@ def ack(
     with locked(file, "alerts ack", deferred=True) as lake:
         from ingest.inspect import problems, status
 
-        known = problems.acknowledge(lake, status.problems_of(lake), problem, reason)
-    said = f"acknowledged until it changes: {known.sentence}"
-    output.answer(output_as, known.described(), said)
+        silenced = problems.acknowledge(lake, status.problems_of(lake), problem, reason)
+    said = f"acknowledged until it changes: {silenced.sentence}"
+    output.answer(output_as, silenced.described(), said)
 
 
 def _end(listed: list[dict[str, Any]], *, exit_zero: bool) -> None:

@@ -193,8 +193,8 @@ class _Comparisons:
         from ingest.source.reconciled import IncomparableError
 
         def passed(mirror: str) -> dt.datetime | None:
-            known = looking.complete(self.lake).get(mirror)
-            return known.until if known else None
+            completeness = looking.complete(self.lake).get(mirror)
+            return completeness.until if completeness else None
 
         for view in comparing.views_of(self.lake, self.source, table):
             try:

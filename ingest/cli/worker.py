@@ -92,7 +92,7 @@ class Worker:
             return {"code": getattr(error, "exit_code", 2), "text": _said(error)}
         finally:
             if "verb" in job:  # whatever it did, the next run looks again
-                self._warm = {file: (known, warm.restarted()) for file, (known, warm) in self._warm.items()}
+                self._warm = {file: (before, warm.restarted()) for file, (before, warm) in self._warm.items()}
 
     def _session(self) -> SparkSession:
         if self._spark is None:
@@ -115,8 +115,8 @@ class Worker:
         from ingest import run as running
 
         pipeline, spark = load(file), self._session()
-        known, warm = self._warm.get(file, (pipeline, running.Warm()))
-        if known != pipeline:
+        before, warm = self._warm.get(file, (pipeline, running.Warm()))
+        if before != pipeline:
             warm = warm.restarted()
         self._warm[file] = pipeline, warm
         try:

@@ -150,8 +150,8 @@ def with_acknowledged(lake: Tables, open_problems: Iterable[Problem]) -> list[Pr
     """Problems with the reason for which the operator wants to hear no more of them, if they are as they were then."""
     said = decisions.read(lake).newest(ACKNOWLEDGE)
     return [
-        replace(problem, acknowledged=known.reason)
-        if (known := said.get(problem.id)) and known.value["content"] == problem.content
+        replace(problem, acknowledged=acknowledgement.reason)
+        if (acknowledgement := said.get(problem.id)) and acknowledgement.value["content"] == problem.content
         else problem
         for problem in open_problems
     ]

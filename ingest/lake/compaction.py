@@ -129,10 +129,10 @@ def join(lake: Lake, names: Iterable[str], turn: Turn, tell: Callable[[str, str]
         load = Load(sum(len(bundle.files) for bundle in bundles), sum(bundle.size for bundle in bundles))
         changed = dict[str, None]()
         for job in _jobs(bundles, cores(lake.spark)):
-            some = [bundle for bundle in job if bundle.table not in result.met]
-            for name in dict.fromkeys(bundle.table for bundle in some):
+            unread = [bundle for bundle in job if bundle.table not in result.met]
+            for name in dict.fromkeys(bundle.table for bundle in unread):
                 tell(name, "joining small files")
-            made = _written(lake, some, load, result)
+            made = _written(lake, unread, load, result)
             try:
                 for name in [name for name in made if name not in result.met]:
                     if _put(lake, name, made.pop(name), turn, result):
@@ -326,12 +326,12 @@ def _is_hollow(file: DataFile) -> bool:
 
 def _jobs(bundles: Iterable[Bundle], tasks: int) -> Iterator[list[Bundle]]:
     """The bundles of one job after the other: what is read long before it is committed may have been changed by then."""
-    some, filled = list[Bundle](), 0
+    group, filled = list[Bundle](), 0
     for bundle in bundles:
-        some.append(bundle)
+        group.append(bundle)
         filled += bundle.size
         if filled >= JOINED_FILE * tasks:
-            yield some
-            some, filled = [], 0
-    if some:
-        yield some
+            yield group
+            group, filled = [], 0
+    if group:
+        yield group

@@ -147,12 +147,12 @@ def _masks_of(pipeline: Pipeline) -> dict[str, Any]:
 
 def note(lake: Lake, sources: Iterable[str], first: int) -> None:
     """Record today's settings of these sources for batches from ``first`` on, if they differ from the recorded ones."""
-    known = _by_source(lake)
+    recorded = _by_source(lake)
     named = lake.pipeline.by_source
     notes = []
     for name in sorted(set(sources) & named.keys()):
         now = settings_of(lake.pipeline, named[name])
-        before = known.get(name, [])
+        before = recorded.get(name, [])
         if not before or before[-1].settings != now or before[-1].first > first:
             notes.append(Decision(DECODING, name, now, first))
     decisions.append(lake, notes)
@@ -389,9 +389,9 @@ def _mixed(pipeline: Pipeline, column: str, first: int, was: str, how: str) -> s
 
 def _masked_before(lake: Tables, last: int) -> Iterator[tuple[str, int, dict[str, Any]]]:
     """Each source with the first batch of a span up to ``last``, and the masks that apply there."""
-    known = _by_source(lake)
+    by_source = _by_source(lake)
     for source in lake.pipeline.sources:
-        spans = known.get(source.name, [])
+        spans = by_source.get(source.name, [])
         if not spans or spans[0].first > 1:  # what is not recorded was decoded by a version without masks
             yield source.name, 1, {}
         for first, then, _ in spans:

@@ -48,9 +48,9 @@ def note(lake: Lake, missing: Missing) -> None:
 
 def unknown(lake: Tables, missing: Missing) -> Missing:
     """What some sources lack, of those of which the lake knows otherwise."""
-    known = _missed(lake) if missing else {}
+    missed = _missed(lake) if missing else {}
     return {
-        source: texts for source, texts in missing.items() if known.get(source, {}).keys() != texts.keys()
+        source: texts for source, texts in missing.items() if missed.get(source, {}).keys() != texts.keys()
     }
 
 

@@ -57,11 +57,11 @@ def look(lake: Lake) -> None:
 
 def _wrong(lake: Tables, paths: Collection[str], before: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     """What is wrong with the mirrors of some paths now, as `_found` has it, which gave ``before``."""
-    known = mirrors.known(lake) if paths else {}
+    by_path = mirrors.known(lake) if paths else {}
     wrong = {}
-    for mirror in (known[path] for path in paths if path in known):
-        generation, found = before.get(mirror.path, (mirror.generation, ""))
-        if said := _lacking(lake, mirror, found if generation == mirror.generation else ""):
+    for mirror in (by_path[path] for path in paths if path in by_path):
+        generation, before_said = before.get(mirror.path, (mirror.generation, ""))
+        if said := _lacking(lake, mirror, before_said if generation == mirror.generation else ""):
             wrong[mirror.path] = [mirror.generation, said]
     return wrong
 
@@ -82,15 +82,15 @@ def _found(lake: Tables) -> dict[str, list[Any]]:
 
 def torn(lake: Tables) -> list[Torn]:
     """The mirrors whose files the last look found wrong, and that were not rebuilt since."""
-    known, since = mirrors.known(lake), dict[str, dt.datetime | None]()
+    by_path, since = mirrors.known(lake), dict[str, dt.datetime | None]()
     wrong: Mapping[str, tuple[int, str]] = {}
     for each in decisions.read(lake).of(WHOLE_FILES):
         wrong = each.value[_TORN]
         since = {path: since.get(path, each.decided_at) for path in wrong}
     return [
-        Torn(known[path], _sentence(lake, known[path], said), since[path])
+        Torn(by_path[path], _sentence(lake, by_path[path], said), since[path])
         for path, (generation, said) in wrong.items()
-        if path in known and known[path].generation == generation
+        if path in by_path and by_path[path].generation == generation
     ]
 
 
@@ -123,15 +123,15 @@ def _wrong_files(lake: Tables, name: str) -> Iterator[str]:
     written = _written(
         lake.snapshot(name).files
     )  # before the listings: these have what others write meanwhile
-    there = dict[str, int]()
+    present = dict[str, int]()
     for within in {place[: place.rfind("/") + 1] for place in written}:
         listed = stores.at(folder).sizes(f"{folder}/{within}".rstrip("/"))
-        there |= {f"{within}{file}": size for file, size in listed.items()}
+        present |= {f"{within}{file}": size for file, size in listed.items()}
     for place, size in written.items():
-        if place not in there:
+        if place not in present:
             yield f"{place} is gone"
-        elif size not in (None, there[place]):
-            yield f"{place} has {counted(there[place], 'byte')} instead of {size:,}"
+        elif size not in (None, present[place]):
+            yield f"{place} has {counted(present[place], 'byte')} instead of {size:,}"
 
 
 def _written(files: Iterable[DataFile]) -> dict[str, int | None]:

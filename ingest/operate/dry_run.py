@@ -98,14 +98,14 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
     """The plan of one pipeline from ``count`` messages of each source; ``spark`` is None where `why_spark` is empty."""
     lake = _lake(pipeline, spark)
     seen = gold.known_by_view(lake)
-    known = seen[0][1]
+    state = seen[0][1]
     last = max(0, lake.progress("bronze", BRONZE.name))
     sources = Sources()
-    if last > known.last and count:
+    if last > state.last and count:
         sources.messages += [
             (batch, source.name, *row)
             for source in pipeline.sources
-            for batch, row in unread.landed(lake, source.name, (known.last + 1, last), count)
+            for batch, row in unread.landed(lake, source.name, (state.last + 1, last), count)
         ]
     _look(pipeline, lake, last, count, sources)
     decoded = silver.decode(pipeline, sources.messages)
@@ -120,7 +120,7 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         for view, own_rows in seen
         for table in gold.foresee(view, own_rows, decoded.lines, decoded.statements, decoded.changes, lake)
     ]
-    undecoded = list(range(known.last + 1, last + 1))
+    undecoded = list(range(state.last + 1, last + 1))
     sampled = {name for line in decoded.lines for name in names(pipeline, line.table_id)}
     guessed = set(map(str, sampled))
     return {
@@ -135,10 +135,10 @@ def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[
         "sources": sources.described,
         "tables": [_described(table, guessed) for table in tables],
         "catalog": _catalog(pipeline, lake, tables, sampled),
-        "problems": [*_problems(lake, known.last, sources, tables)],
+        "problems": [*_problems(lake, state.last, sources, tables)],
         "warnings": [
             *(each.sentence for each in unlike),
-            *_warnings(pipeline, lake, known, decoded.lines, tables),
+            *_warnings(pipeline, lake, state, decoded.lines, tables),
         ],
     }
 
@@ -208,7 +208,7 @@ def _problems(lake: Tables, decoded: int, sources: Sources, tables: Sequence[For
 
 
 def _warnings(
-    pipeline: Pipeline, lake: Tables, known: Known, lines: Sequence[Line], tables: Sequence[Foreseen]
+    pipeline: Pipeline, lake: Tables, state: Known, lines: Sequence[Line], tables: Sequence[Foreseen]
 ) -> Iterator[str]:
     """What the operator should look at before the run; ``lines`` are those of the sample."""
     left = known_mirrors.unfed(lake)
@@ -219,7 +219,7 @@ def _warnings(
         yield f"{pipeline.file} {left[mirror.path]}, and the mirror {mirror.name} stays as it is: `{typed}` removes it"
     seen = {line.table_id for line in lines}
     seen |= {table for _, table in lanes.booked(lake)}
-    columns = {mirror.name: {each.name for each in mirror.columns} for mirror in known.mirrors.values()}
+    columns = {mirror.name: {each.name for each in mirror.columns} for mirror in state.mirrors.values()}
     for new in tables:
         columns.setdefault(new.mirror, set()).update(each.name for each in new.columns)
     yield from _idle_rules(pipeline, seen)
@@ -233,20 +233,20 @@ def _warnings(
 
 
 def _look(pipeline: Pipeline, lake: Lake | LakeReader, last: int, count: int, sources: Sources) -> None:
-    known = read_so_far(lake)
+    state = read_so_far(lake)
     with_spark = None if isinstance(lake, LakeReader) else lake
-    identity.refuse_missing_sources(lake, known.sources)
+    identity.refuse_missing_sources(lake, state.sources)
     for rank, source in enumerate(pipeline.sources):
         if not source.enabled:
             off = ("enabled: false: nothing more is read of it",)
             sources.described.append(_source_described(source, [], [], off))
             continue
         if source.kind == "kafka":
-            looked = [_topics(pipeline, lake, with_spark, source, known.places.get(source.name, {}), count)]
+            looked = [_topics(pipeline, lake, with_spark, source, state.places.get(source.name, {}), count)]
         else:
             looked = []
         for part in files.parts(pipeline, source):
-            of_part = files.known_of(part, known.files.get(source.name, {}))
+            of_part = files.known_of(part, state.files.get(source.name, {}))
             recorded = partial(moved.known_moves, lake, source.name)
             described, sample = _files(with_spark, part, rank, of_part, recorded, count)
             if part is source or described["reads"] or described["problems"]:
@@ -261,12 +261,12 @@ def _files(
     with_spark: Lake | None,
     source: Source,
     rank: int,
-    known: dict[str, FileState],
+    states: dict[str, FileState],
     recorded: moved.Recorded,
     count: int,
 ) -> tuple[dict[str, Any], unread.Sample]:
     cores = with_spark.spark.sparkContext.defaultParallelism if with_spark else CORES
-    plan = files.plan(source, rank, known, cores, recorded)
+    plan = files.plan(source, rank, states, cores, recorded)
     reads, missing = _by_file(plan.ranges), [*(plan.missing or {}).values()]
     warnings = tuple(text for text in (*plan.warnings, *plan.notes) if text not in missing)
     described = _source_described(source, reads, [*plan.alarms, *missing], warnings)
@@ -296,12 +296,12 @@ def _topics(
     lake: Tables,
     with_spark: Lake | None,
     source: Source,
-    known: dict[Place, Position],
+    positions: dict[Place, Position],
     count: int,
 ) -> tuple[dict[str, Any], unread.Sample]:
     if fault := unreachable(source.bootstrap_servers):
         return _source_described(source, [], [fault], ()), unread.Sample()
-    look = _asked(lake, with_spark, source, known)
+    look = _asked(lake, with_spark, source, positions)
     reads = [
         {
             "topic": span.place.topic,
@@ -318,14 +318,14 @@ def _topics(
     return described, unread.of_topics(with_spark, look, count) if count else unread.Sample()
 
 
-def _asked(lake: Tables, with_spark: Lake | None, source: Source, known: dict[Place, Position]) -> Look:
+def _asked(lake: Tables, with_spark: Lake | None, source: Source, positions: dict[Place, Position]) -> Look:
     if with_spark is None:
         from ingest.bronze import native_broker
 
-        return offsets.look(lake, source, known, native_broker.connected)
+        return offsets.look(lake, source, positions, native_broker.connected)
     from ingest.bronze import kafka
 
-    return kafka.look(with_spark, source, known)
+    return kafka.look(with_spark, source, positions)
 
 
 def _source_described(

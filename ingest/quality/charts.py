@@ -131,13 +131,13 @@ def _line(heights: Sequence[float]) -> Markup:
 
 def timeline(statements: Iterable[DdlFact], last: int | None) -> Markup:
     """The batches in which a table's columns changed, on a line from the first of them to the ``last`` batch."""
-    known = sorted(
+    dated = sorted(
         (statement for statement in statements if not statement.is_idle),
         key=lambda statement: statement.batch,
     )
-    if not known:
+    if not dated:
         return Markup("")
-    first, last = known[0].batch, max(last or 0, known[-1].batch)
+    first, last = dated[0].batch, max(last or 0, dated[-1].batch)
     step = (_STRIP - 4 * _DOT) / max(1, last - first)
     dots = Markup("").join(
         Markup('<circle class="{}" cx="{:.1f}" cy="10" r="{}"><title>{}</title></circle>').format(
@@ -146,10 +146,10 @@ def timeline(statements: Iterable[DdlFact], last: int | None) -> Markup:
             _DOT,
             f"batch {statement.batch}: {statement.statement or statement.kind}",
         )
-        for statement in known
+        for statement in dated
     )
-    waiting = sum(statement.pending for statement in known)
-    said = f"{counted(len(known), 'schema change')} from batch {first} to batch {last}" + (
+    waiting = sum(statement.pending for statement in dated)
+    said = f"{counted(len(dated), 'schema change')} from batch {first} to batch {last}" + (
         f", {counted(waiting, 'of them waits', 'of them wait')} for a decision" if waiting else ""
     )
     return Markup(

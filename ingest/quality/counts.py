@@ -34,15 +34,15 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror]) -> Iterator[Metric]:
         yield _up_to_date(lake, subject)
         yield _order_strength(lake, subject)
         if subject.has_table:
-            there = subject.types
+            actual = subject.types
             wanted = {
                 column.column: column.delta.upper().replace(" ", "") for column in subject.decided.columns
             }
             names = sorted(
-                name for name in there.keys() | wanted.keys() if there.get(name) != wanted.get(name)
+                name for name in actual.keys() | wanted.keys() if actual.get(name) != wanted.get(name)
             )
             texts = (
-                f"{name} is {there.get(name, 'absent')}, decided {wanted.get(name, 'absent')}"
+                f"{name} is {actual.get(name, 'absent')}, decided {wanted.get(name, 'absent')}"
                 for name in names[:FAILING_KEYS]
             )
             yield Metric("schema", len(names), subject.name, detail="; ".join(texts))

@@ -66,9 +66,9 @@ def _loaded_from(lake: Tables, source: str, batch: int) -> frozenset[TableId]:
 
 
 def _loads_from(lake: Tables, source: str, batch: int) -> Iterator[TableId]:
-    known = mirrors.known(lake)
+    by_path = mirrors.known(lake)
     for lane in lanes.booked(lake, f"source = {duck.text(source)} AND batch = {batch}"):
-        mirror = known.get(mirror_path(target(lake.pipeline.rule(lane[1]), lane[1])))
+        mirror = by_path.get(mirror_path(target(lake.pipeline.rule(lane[1]), lane[1])))
         if mirror is None or not mirror.keys:
             continue
         first = [parts for parts in _batches(lake, mirror.keys, lane) if parts[0]["batch"] == batch]

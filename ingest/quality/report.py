@@ -135,8 +135,8 @@ def page(facts: Facts, also: Sequence[Complaint] = ()) -> Page:
 
 def _darken(row: ReportRow, also: Sequence[Complaint]) -> None:
     """Give a row the worst light of the problems that are known of its table regardless of the checks."""
-    known = [problem.light for problem in also if problem.subject == row.fact.name]
-    light = min([row.light, *known], key=_WORST.index)
+    lights = [problem.light for problem in also if problem.subject == row.fact.name]
+    light = min([row.light, *lights], key=_WORST.index)
     if light != row.light:
         row.light, row.word = light, LIGHTS[light]
 
@@ -234,8 +234,8 @@ def _problem(facts: Facts, row: ReportRow, subject: str, check: CheckFact) -> Co
 
 def title(check: CheckFact) -> str:
     """A check's claim, or what is wrong if it does not hold, with its column if it has one."""
-    known = CHECKS.get(check.check)
-    claim = known and (known.title if check.state == PASS else known.fault)
+    kind = CHECKS.get(check.check)
+    claim = kind and (kind.title if check.state == PASS else kind.fault)
     name = claim or check.check.removeprefix("expect_").replace("_", " ").capitalize()
     return f"{name}: {check.column}" if check.column else name
 
@@ -251,14 +251,14 @@ def words(check: CheckFact) -> str:
 
 def asks(check: CheckFact) -> str:
     """What a check counts or measures."""
-    known = CHECKS.get(check.check)
-    return capitalised(known.question) if known else check.detail
+    kind = CHECKS.get(check.check)
+    return capitalised(kind.question) if kind else check.detail
 
 
 def observed(check: CheckFact) -> str:
     """The observed value with its unit."""
-    known = CHECKS.get(check.check)
-    return shown(check.observed, known.unit if known else "count")
+    kind = CHECKS.get(check.check)
+    return shown(check.observed, kind.unit if kind else "count")
 
 
 def state_word(check: CheckFact) -> str:
@@ -270,29 +270,29 @@ def state_word(check: CheckFact) -> str:
 
 def limit(check: CheckFact) -> str:
     """The highest accepted value; a dash if there is none."""
-    known = CHECKS.get(check.check)
-    return "–" if check.limit is None else shown(check.limit, known.unit if known else "count")
+    kind = CHECKS.get(check.check)
+    return "–" if check.limit is None else shown(check.limit, kind.unit if kind else "count")
 
 
 def _headline(counts: dict[str, int], tables: int, unread: int, of_lake: int) -> str:
     bad, warn, unchecked = counts["bad"], counts["warn"], counts["none"]
 
-    def some(count: int) -> str:
+    def of_tables(count: int) -> str:
         return f"{counted(count, 'table')} of {tables:,}" if tables > 1 else "The table"
 
     if not tables:
         return "There is no table yet."
     if bad:
-        return f"{some(bad)} cannot be trusted right now."
+        return f"{of_tables(bad)} cannot be trusted right now."
     if unchecked == tables:
         return "Nothing has been checked yet."
     if warn:
-        return f"{some(warn)} {agreeing(warn, 'needs', 'need')} a look."
+        return f"{of_tables(warn)} {agreeing(warn, 'needs', 'need')} a look."
     if of_lake:
         wrong = f"{counted(of_lake, 'problem of the lake needs', 'problems of the lake need')} the operator"
         return f"{wrong}; no table is known to be wrong."
     if unchecked:
-        return f"{some(tables - unchecked)} can be trusted; the others are not checked."
+        return f"{of_tables(tables - unchecked)} can be trusted; the others are not checked."
     whole = f"All {tables:,} tables" if tables > 1 else "The table"
     if unread:
         agree = "agree" if tables > 1 else "agrees"

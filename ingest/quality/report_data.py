@@ -176,8 +176,8 @@ def _add_runs(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: st
     by_name = {table.name: table for table in tables.values()}
     runs: dict[str, RunFact] = {}
     for row in sorted(rows, key=lambda row: row["started_at"], reverse=True):
-        at = row["started_at"].replace(tzinfo=dt.UTC)
-        run = runs.setdefault(row["run"], RunFact(row["run"], at, row["batch"]))
+        began = row["started_at"].replace(tzinfo=dt.UTC)
+        run = runs.setdefault(row["run"], RunFact(row["run"], began, row["batch"]))
         counts = object_in(row["counts"])
         if row["stage"] == "alarm":
             if row["state"] != FAILED_CHECK:  # which are among the checks
@@ -189,7 +189,7 @@ def _add_runs(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: st
                 run.ran[row["stage"]] = place
         elif row["subject"] in by_name:
             seconds, version, message = row["seconds"] or 0.0, row["version"], row["message"] or ""
-            batch = BatchFact(row["batch"], row["state"], at, counts, seconds, version, message)
+            batch = BatchFact(row["batch"], row["state"], began, counts, seconds, version, message)
             by_name[row["subject"]].batches.append(batch)
     facts.runs = list(runs.values())
 
@@ -237,12 +237,12 @@ def _add_checks(
         by_subject.setdefault((mirror, source), []).append(rows_of)
     newest = rows[0]["newest"] if rows else None
     for (mirror, source), group in by_subject.items():
-        checks, at = _newest(group)
+        checks, newest_look = _newest(group)
         subject = by_name.get(mirror or "") or by_source.get(source or "")
-        if subject is None and mirror and at == _moment(newest):
+        if subject is None and mirror and newest_look == _moment(newest):
             subject = tables[f"{_NO_MIRROR}{mirror}"] = TableFact(mirror)
         if subject is not None:
-            subject.checks, subject.checked_at = checks, at
+            subject.checks, subject.checked_at = checks, newest_look
     _count_rejects(lake, tables.values())
     _limit_ages(lake.pipeline, tables.values())
 
@@ -319,9 +319,9 @@ def _add_ddl(lake: Tables, tables: dict[str, TableFact], batch: int | None) -> N
             if table is None or len(table.ddl) >= SHOWN_DDL:
                 continue
             statement = row["statement"] or ""
-            kind, reason, at = row["class"] or "", row["reason"] or "", _moment(row["event_time"])
+            kind, reason, moment = row["class"] or "", row["reason"] or "", _moment(row["event_time"])
             pending = statement in waiting.get(table.path, ())
-            table.ddl.append(DdlFact(row["batch"], statement, kind, reason, at, pending))
+            table.ddl.append(DdlFact(row["batch"], statement, kind, reason, moment, pending))
 
 
 def _rejects(lake: Tables, batch: int | None) -> list[RejectFact]:
@@ -349,10 +349,10 @@ def _complete(table: TableFact, pipeline: Pipeline) -> None:
     examples = [key for check in table.checks for key in check.failing]
     for check in table.checks:
         check.asked = partial(queries.reproduces, check.check, table.id, source, keys, check.column)
-        for column in table.columns:
-            if check.check == "cell_rejects" and check.column == column.name:
-                column.misfits = int(check.observed)
+    misfits = {check.column: int(check.observed) for check in table.checks if check.check == "cell_rejects"}
+    for column in table.columns:
+        column.misfits = misfits.get(column.name, column.misfits)
     table.explain = queries.history(source, table.keys, examples[0] if examples else "")
     sources = {name for name, _ in table.lanes}
-    known = [source.about.losses for source in pipeline.sources if source.name in sources]
-    table.losses = tuple(dict.fromkeys(loss for losses in known for loss in losses))
+    losses_of = [source.about.losses for source in pipeline.sources if source.name in sources]
+    table.losses = tuple(dict.fromkeys(loss for losses in losses_of for loss in losses))
