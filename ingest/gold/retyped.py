@@ -13,7 +13,6 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ingest.change import Op
-from ingest.departures import NO_TRANSACTION
 from ingest.fold import SchemaStep, former
 from ingest.gold import past_keys
 from ingest.gold.arrow_files import apart
@@ -25,6 +24,7 @@ from ingest.gold.lane import Lane, Steps
 from ingest.lake import duck, kept_texts
 from ingest.lake.datafiles import table_of
 from ingest.lake.lake import Lake
+from ingest.lake.live_rows import live_rows, selected
 from ingest.lake.mirrors import Era, Mirror
 from ingest.lake.rejects import A_DEFAULT, VALUES_NOT_KNOWN
 from ingest.lake.schemas import REJECTS
@@ -117,7 +117,7 @@ def _standing(
     would refuse the step, or round a value, has had values corrected and rows deleted before.
 
     None where single changes do not tell: of a table without a key or whose key has changed, of a statement that came twice, of
-    updates that do not show the whole row, of a key that a row leaves after another one has come to it.
+    updates that do not show the whole row, of rows that have met at a key which may not keep the one that has come.
     """
     if not keys or any({*era.keys} != {*keys} for era in lane.eras) or step.since:
         return None
@@ -126,26 +126,17 @@ def _standing(
     )
     naming = _naming(steps.ever)
     spellings = [former(key, naming) for key in keys]
-    key, left = duck.cells(spellings), duck.cells(spellings, "before", "after")
     cells = ", ".join(duck.member("after", name) for name in former(step.column, naming))
     before = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last} AND order_key < {duck.text(str(step.order))}"
-    # which of two rows leaves a key where they have met is for the fold to say (`ingest.departures`)
+    changes = f"""SELECT {selected(spellings)}, coalesce({cells}) AS cell, types,
+        (op = 'update' AND coalesce(partial, false)) OR list_aggregate(k, 'count') < {len(spellings)} AS untold
+        FROM {{changes.change}} WHERE {before} AND order_key > {duck.text(emptied)}"""
     rows = lake.ask(
-        f"""WITH rows AS (SELECT order_key, op, [{key}] AS k, [{left}] AS was, coalesce({cells}) AS cell, types,
-            CASE WHEN "transaction" NOT IN {NO_TRANSACTION} THEN "transaction" END AS tx,
-            (op = 'update' AND coalesce(partial, false)) OR list_aggregate(k, 'count') < {len(spellings)} AS untold
-            FROM {{changes.change}} WHERE {before} AND order_key > {duck.text(emptied)} AND op <> 'truncate' AND order_key > coalesce(
-                (SELECT max(order_key) FROM {{changes.change}} WHERE {before} AND op = 'truncate'), '')),
-        events AS (SELECT order_key, tx, k, op = 'insert' OR (op = 'update' AND was <> k) AS arrives,
-                struct_pack(cell := cell, types := types, gone := op = 'delete') AS last, untold FROM rows
-            UNION ALL SELECT order_key, tx, was, false, struct_pack(cell := NULL, types := NULL, gone := true), untold
-                FROM rows WHERE op = 'update' AND was <> k),
-        placed AS (SELECT *, lag(last) OVER in_order AS former, CASE WHEN tx IS NULL THEN lead(last.gone) OVER in_order
-                ELSE max(order_key) FILTER (last.gone) OVER (PARTITION BY k, tx) > order_key END AS is_left
-            FROM events WINDOW in_order AS (PARTITION BY k ORDER BY order_key)),
-        keys AS (SELECT arg_max(last, order_key) AS last,
-            bool_or(untold OR (arrives AND is_left AND NOT former.gone AND former IS DISTINCT FROM last)) AS untold FROM placed GROUP BY k)
-        SELECT DISTINCT last.cell AS cell, last.types AS types, untold FROM keys WHERE untold OR NOT last.gone"""
+        f"""WITH {live_rows(changes, "cell", "types")}
+        SELECT cell, types, false AS untold FROM live
+        UNION SELECT NULL, NULL, true FROM met_departures WHERE NOT keeps
+        UNION SELECT NULL, NULL, true FROM rows WHERE untold AND op <> 'truncate'
+            AND coalesce(place > (SELECT max(place) FROM rows WHERE op = 'truncate'), true)"""
     )
     return None if any(row["untold"] for row in rows) else [(row["cell"], row["types"]) for row in rows]
 
@@ -172,17 +163,11 @@ def _has_nulls(lake: Tables, lane: Lane, steps: Steps, step: SchemaStep, keys: C
     cells = ", ".join(duck.member("after", name) for name in names)
     before = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last} AND order_key < {duck.text(str(step.order))}"
     spellings = [former(key, _naming(steps.ever)) for key in keys]
-    key, left = duck.cells(spellings), duck.cells(spellings, "before", "after")
-    rows = lake.ask(
-        f"""WITH rows AS (SELECT order_key, op, [{key}] AS k, [{left}] AS was, CASE WHEN op = 'delete' THEN false
-            WHEN {has} THEN coalesce({cells}) IS NULL ELSE order_key > {duck.text(max(added, default=""))} END AS missing
-            FROM {{changes.change}} WHERE {before} AND order_key > {duck.text(max(emptied, default=""))} AND order_key > coalesce(
-                (SELECT max(order_key) FROM {{changes.change}} WHERE {before} AND op = 'truncate'), '')
-            AND (op <> 'update' OR NOT coalesce(partial, false) OR {has})),
-        events AS (SELECT order_key, k, missing FROM rows
-            UNION ALL SELECT order_key, was, false FROM rows WHERE op = 'update' AND was <> k)
-        SELECT 1 AS n FROM events GROUP BY k HAVING {"arg_max(missing, order_key)" if keys else "bool_or(missing)"} LIMIT 1"""
-    )
+    changes = f"""SELECT {selected(spellings)},
+        CASE WHEN {has} THEN coalesce({cells}) IS NULL ELSE order_key > {duck.text(max(added, default=""))} END AS missing
+        FROM {{changes.change}} WHERE {before} AND order_key > {duck.text(max(emptied, default=""))}
+        AND (op <> 'update' OR NOT coalesce(partial, false) OR {has})"""
+    rows = lake.ask(f"WITH {live_rows(changes, 'missing')} SELECT 1 AS n FROM live WHERE missing LIMIT 1")
     return bool(rows)
 
 

@@ -15,11 +15,11 @@ from ingest.config import target
 from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.json_cells import list_in
+from ingest.lake.live_rows import live_rows, selected
 from ingest.lake.names import mirror_path
 from ingest.lake.tables import Row, Tables
 from ingest.order import is_weak
 from ingest.quality.catalogue import CASCADED_ROWS, Metric, key_json
-from ingest.quality.live_rows import live_rows
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 from ingest.quality.unknown_values import loaded_again
 
@@ -138,7 +138,7 @@ def _older(
     if "ON UPDATE" in key.does:
         left.append(f"(op = 'update' AND [{was}] IS DISTINCT FROM [{_cells(key.referred)}])")
     event = 'struct_pack(order_key := order_key, batch := batch, event_time := event_time, topic := topic, part := "partition")'
-    changes = f"""SELECT op, {event} AS place, [{duck.cells(names)}] AS k, [{duck.cells(names, "before", "after")}] AS left_key,
+    changes = f"""SELECT {selected(names, event)},
         [{_cells(key.columns)}] AS v
         FROM {{changes.change}} WHERE {lane.where} AND batch <= {subject.applied}"""
     return lake.ask(

@@ -17,11 +17,11 @@ from ingest.ddl import Effect
 from ingest.errors import agreeing, counted
 from ingest.lake import duck
 from ingest.lake.json_cells import object_in
+from ingest.lake.live_rows import IMAGES, live_rows
 from ingest.lake.logged_statements import Statement, by_lane
 from ingest.lake.tables import Tables
 from ingest.quality import renamed_cells
 from ingest.quality.catalogue import CONVERTED_CELLS, FAILING_KEYS, Metric, key_json
-from ingest.quality.live_rows import live_rows
 from ingest.quality.subjects import CheckedLane, CheckedMirror, of_some
 from ingest.quality.unknown_values import loaded_again
 from ingest.quality.vanished import touches
@@ -167,7 +167,7 @@ def _of_column(lake: Tables, subject: CheckedMirror, lane: CheckedLane, change: 
     keys, steps = subject.decided.keys, subject.schema_steps(lane)
     k, left_key = renamed_cells.key(keys, steps), renamed_cells.key(keys, steps, "before", "after")
     cell, logical = (renamed_cells.cell(change.column, steps, image) for image in ("after", "types"))
-    changes = f"""SELECT op, order_key AS place, {k} AS k, {left_key} AS left_key, {cell} AS cell, {logical} AS logical
+    changes = f"""SELECT op, order_key AS place, {IMAGES}, {k} AS k, {left_key} AS left_key, {cell} AS cell, {logical} AS logical
         FROM {{changes.change}} WHERE {lane.where} AND batch <= {subject.applied}
         AND (op IN ('delete', 'truncate') OR {renamed_cells.has_cell(change.column, steps, "after")})"""
     rows = lake.ask(

@@ -18,13 +18,13 @@ from itertools import pairwise
 
 from ingest.errors import command, counted
 from ingest.lake import duck
+from ingest.lake.live_rows import IMAGES, live_rows
 from ingest.lake.mirrors import Column
 from ingest.lake.raw import NOTHING, raw
 from ingest.lake.rejects import PLACE
 from ingest.lake.snapshots import read_sql
 from ingest.lake.tables import Row
 from ingest.quality.catalogue import FAILING_KEYS, KEY_SPELLINGS, Metric
-from ingest.quality.live_rows import live_rows
 from ingest.quality.ordered_lane import OrderedLane
 
 _ODD = r"\.[0-9]*0$|\.$|[eE]|^[+.]|^-?0[0-9]|^-0|^-\."
@@ -72,7 +72,7 @@ def _spelt_twice(ordered: OrderedLane, doubtful: Mapping[str, Column], *, must_b
     """The keys, each with all its spellings; ``must_be_proven`` by an update or a delete of a spelling that never came."""
     names = ordered.subject.decided.keys
     key, left_key = (f"[{ordered.cells(*images)}]" for images in (("after", "before"), ("before", "after")))
-    changes = f"""SELECT CASE WHEN op = 'update' AND {key} <> {left_key} THEN 'insert' ELSE op END AS op, order_key AS place,
+    changes = f"""SELECT CASE WHEN op = 'update' AND {key} <> {left_key} THEN 'insert' ELSE op END AS op, order_key AS place, {IMAGES},
         {key} AS k, {left_key} AS left_key, event_time, {read_sql()} AS is_read
         FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where} AND order_key > {duck.text(max(ordered.emptied(), _reformed(ordered)))}"""
     is_whole = " AND ".join(f"k[{i}] IS NOT NULL" for i in range(1, len(names) + 1))

@@ -17,12 +17,12 @@ from ingest.lake.cleared import last_cleared
 from ingest.lake.decisions import APPROVE
 from ingest.lake.lake import Lake
 from ingest.lake.lanes import IS_LOAD_MARKED
+from ingest.lake.live_rows import live_rows, selected
 from ingest.lake.logged_statements import Statement, approved_ahead, by_lane
 from ingest.lake.mirrors import rule_for
 from ingest.lake.resolve import renamed_into
 from ingest.lake.snapshots import read_sql
 from ingest.quality.catalogue import PASS, RECONCILED, ROWS_LEFT_BEHIND, Metric
-from ingest.quality.live_rows import live_rows
 from ingest.quality.not_loaded import ENDS
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 from ingest.quality.unknown_values import loaded_again, older_sql
@@ -104,8 +104,7 @@ def _left(
             FROM {{changes.change}} WHERE {of_old}"""
         )
         return max(0, int(had["n"]) - loaded["n"]), loaded["n"]
-    changes = f"""SELECT op, order_key AS place, [{duck.cells(keys)}] AS k, [{duck.cells(keys, "before", "after")}] AS left_key
-        FROM {{changes.change}} WHERE {of_old}"""
+    changes = f"SELECT {selected(keys)} FROM {{changes.change}} WHERE {of_old}"
     [left] = lake.ask(
         f"""WITH {live_rows(changes)}, came AS (SELECT [{duck.cells(keys)}] AS k FROM {{changes.change}} WHERE {of_new})
         SELECT count(*) AS n FROM live WHERE k NOT IN (SELECT k FROM came)"""

@@ -18,6 +18,7 @@ from ingest.fold import Key, KeyCellError, key_of_texts
 from ingest.lake import duck
 from ingest.lake.books import LoadMark, load_marks
 from ingest.lake.lanes import IS_LOAD_MARKED
+from ingest.lake.live_rows import live_rows, selected
 from ingest.lake.mirrors import shard_of
 from ingest.lake.snapshots import read_sql
 from ingest.lake.tables import Row
@@ -25,7 +26,6 @@ from ingest.order import loaded_sql, phase_of, place_sql, same_place, weak_sql
 from ingest.quality.arrow_rows import mirror_rows
 from ingest.quality.catalogue import Metric
 from ingest.quality.cell_diff import key_of_row
-from ingest.quality.live_rows import live_rows
 from ingest.quality.ordered_lane import OrderedLane, from_places
 
 
@@ -89,12 +89,9 @@ def _doubled(ordered: OrderedLane, older: str, epoch: str) -> Iterator[Metric]:
 
 def changes_of(ordered: OrderedLane, *columns: str) -> str:
     """The changes of the lane for `live_rows`."""
-    selected = ["op", "order_key AS place", *columns]
-    selected += [
-        f"[{ordered.cells('after', 'before')}] AS k",
-        f"[{ordered.cells('before', 'after')}] AS left_key",
-    ]
-    return f"SELECT {', '.join(selected)} FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where}"
+    keys = ordered.subject.mirror.keys if ordered.subject.mirror else ()
+    chosen = ", ".join((selected(keys), *columns))
+    return f"SELECT {chosen} FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from ingest.lake.announced import required
 from ingest.lake.decisions import DISMISS
 from ingest.lake.kept_texts import stays_text
 from ingest.lake.lake import Lake
+from ingest.lake.live_rows import live_rows, selected
 from ingest.lake.logged_statements import Statement, approved_ahead, by_lane
 from ingest.lake.mirrors import rule_for
 from ingest.lake.rejects import CONVERTED_SQL, open_sql
@@ -161,23 +162,19 @@ def _standing(lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: LeftUn
     if gap.column is not None:
         has = f"({has} OR {duck.has_member('after', gap.column)})"
     names = [former(name, steps()) for name in _key_then(subject, lane, gap, steps)]
-    key = f"[{duck.cells(names)}]" if names else "order_key"
-    left = f"[{duck.cells(names, 'before', 'after')}]" if names else "order_key"
     older = older_sql(lane, statement)
-    rows = f"{{changes.change}} WHERE {lane.where} AND batch <= {subject.applied}"
     lost = _lost_labels(gap)
     label = duck.member("after", gap.column or "")
     sent = f"op <> 'delete' AND {duck.has_member('after', gap.column or '')}"
+    changes = f"""SELECT {selected(names)}, {older} AS older, {has} AS sets,
+        CASE WHEN {sent} THEN coalesce({label}, '') END AS label
+        FROM {{changes.change}} WHERE {lane.where} AND batch <= {subject.applied}"""
     [found] = lake.ask(
-        f"""WITH emptied AS (SELECT greatest(coalesce(max(order_key), ''), {duck.text(emptied)}) AS place FROM {rows} AND op = 'truncate'),
-        rows AS (SELECT {key} AS k, {left} AS was, op, order_key, {older} AS older, op <> 'delete' AND {has} AS sets,
-            CASE WHEN {sent} THEN coalesce({label}, '') END AS label FROM {rows} AND op <> 'truncate'),
-        events AS (SELECT k, op = 'delete' AS ends, order_key, older, sets, label FROM rows
-            UNION ALL SELECT was, true, order_key, older, false, NULL FROM rows WHERE op = 'update' AND was <> k),
-        keys AS (SELECT k, arg_max(ends, order_key) AS gone, max(order_key) AS last, bool_or(older) AS stood,
-            bool_or(sets AND NOT older) AS came_again, arg_max(label, order_key) AS label FROM events GROUP BY k)
-        SELECT count(*) AS n FROM keys, emptied WHERE stood AND NOT came_again AND NOT gone AND last > place
-        AND {_is_label("label", lost) if lost else "true"}"""
+        f"""WITH {live_rows(changes, "older", "sets", "label")},
+        keys AS (SELECT k, bool_or(older) AS stood, bool_or(op <> 'delete' AND sets AND NOT older) AS came_again,
+            arg_max(label, place) FILTER (op <> 'delete') AS label FROM written GROUP BY k)
+        SELECT count(*) AS n FROM keys SEMI JOIN (SELECT k FROM live WHERE place > {duck.text(emptied)}) AS lives USING (k)
+        WHERE stood AND NOT came_again AND {_is_label("label", lost) if lost else "true"}"""
     )
     shown = _shown(lake, subject, gap)
     return int(found["n"] if shown is None else min(found["n"], shown))

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from ingest.change import READ_MEANWHILE
 from ingest.errors import command, counted
 from ingest.lake import duck
+from ingest.lake.live_rows import live_rows
 from ingest.lake.snapshots import read_sql
 from ingest.lake.tables import Row
 from ingest.quality.catalogue import FAILING_KEYS, Metric
-from ingest.quality.live_rows import live_rows
 from ingest.quality.not_loaded import LoadBegin, changes_of, held, is_older
 from ingest.quality.ordered_lane import OrderedLane
 

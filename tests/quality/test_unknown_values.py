@@ -12,7 +12,10 @@ from ingest.gold.approval import approve_or_dismiss, listed
 from ingest.gold.rebuild import rebuild
 from ingest.inspect import status
 from ingest.lake.tables import LakeReader
+from ingest.run import Warm
+from tests.gold.depot import Depot
 from tests.schemas import Schemas
+from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -358,3 +361,17 @@ def test_what_a_statement_leaves_in_the_mirror_that_was_held(tmp_path: Path) -> 
     assert [("unknown_values", "ddl")] == listed_problems(said)
     decide(said, "ALTER")
     assert [] == listed_problems(said)
+
+
+def test_a_row_to_whose_key_it_has_moved_while_another_one_left_it_is_asked_about(tmp_path: Path) -> None:
+    """Its key counted as gone, so that nothing asked for the value which the source gave it."""
+    depot = Depot(unstarted(2), tmp_path, Warm(), TableRule("yard.*"))
+    row = {"isDdl": False, "mysqlType": {"id": "int", "n": "int"}, "pkNames": ["id"], "sql": ""}
+    for key in ("1", "2"):
+        depot.say(**row, type="INSERT", data=[{"id": key, "n": key}], gtid="g:1")
+    for kind, key, n in (("DELETE", "1", "1"), ("INSERT", "2", "1"), ("DELETE", "2", "2")):
+        depot.say(**row, type=kind, data=[{"id": key, "n": n}], gtid="g:2")
+    depot.ddl("ALTER TABLE depot ADD COLUMN u CHAR(36) DEFAULT (uuid())")
+    assert ("done", "") == depot.run(checked=True)
+    failed = depot.lake().ask('SELECT "check", "column", observed FROM {checks} WHERE state = \'fail\'')
+    assert [("unknown_values", "u", 1)] == [tuple(row.values()) for row in failed]
