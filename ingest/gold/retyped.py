@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from ingest.change import Op
-from ingest.fold import SchemaStep, former
+from ingest.fold import SchemaStep, former, names_by_place
 from ingest.gold import past_keys
 from ingest.gold.arrow_files import apart
 from ingest.gold.arrow_parts import RowGroup, pages_of, pieces
@@ -69,9 +69,15 @@ def _naming(steps: Iterable[SchemaStep]) -> list[SchemaStep]:
     return [step for step in steps if step.action in ("rename_column", "add_column")]
 
 
+def _spellings(step: SchemaStep, steps: Sequence[SchemaStep]) -> list[str]:
+    """The names of a step's column, the oldest first where a column that had its name before was dropped."""
+    earlier = [other for other in steps if other.order < step.order]
+    return [*dict.fromkeys(name for _, names in names_by_place(step.column, earlier) for name in names)]
+
+
 def _of_lane(lake: Lake, lane: Lane, steps: Steps, mirror: Mirror) -> Iterator[Retyped]:
     others = _naming(steps.ever)
-    named = {step: former(step.column, others) for step in steps.new if step.retypes}
+    named = {step: _spellings(step, steps.ever) for step in steps.new if step.retypes}
     changes = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last}"
     names = {
         step: columns
@@ -126,7 +132,7 @@ def _standing(
     )
     naming = _naming(steps.ever)
     spellings = [former(key, naming) for key in keys]
-    cells = ", ".join(duck.member("after", name) for name in former(step.column, naming))
+    cells = ", ".join(duck.member("after", name) for name in _spellings(step, steps.ever))
     before = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last} AND order_key < {duck.text(str(step.order))}"
     changes = f"""SELECT {selected(spellings)}, coalesce({cells}) AS cell, types,
         (op = 'update' AND coalesce(partial, false)) OR list_aggregate(k, 'count') < {len(spellings)} AS untold

@@ -115,6 +115,37 @@ def test_values_that_were_gone_before_the_type_changed_ask_nothing(tmp_path: Pat
     assert open_cases == {tables[row["table"]] for row in rejects}
 
 
+@pytest.mark.one_of(2, "cut")
+@pytest.mark.parametrize("cut", [0, 1, 2, 3])
+def test_a_column_that_has_the_name_of_a_dropped_one_is_judged_by_its_own_cells(
+    tmp_path: Path, cut: int
+) -> None:
+    """DROP a, RENAME b TO a, MODIFY a: the dropped column's cells were looked at, so that 1.5 was converted without a word or not at
+    all, and a dropped 1.5 was asked about.
+    """
+    depot = Depot(unstarted(2), tmp_path, Warm(), TableRule("yard.*"))
+    texts = {
+        "isDdl": False,
+        "mysqlType": {"id": "int", "a": "varchar(9)", "b": "varchar(9)"},
+        "pkNames": ["id"],
+        "sql": "",
+    }
+    cases = {"asked": ("1", "1.5"), "sure": ("1.5", "1"), "null": ("7", None)}
+    for table, (dropped, kept) in cases.items():
+        depot.say(**texts, table=table, type="INSERT", data=[{"id": "1", "a": dropped, "b": kept}])
+    for number, clause in enumerate(("DROP a", "RENAME COLUMN b TO a", "MODIFY a INT"), 1):
+        if cut == number:
+            depot.run()
+        for table in cases:
+            depot.say(isDdl=True, sql=f"ALTER TABLE {table} {clause}", type="DDL", table=table)
+    assert ("done", "") == depot.run(checked=True)
+    lake = depot.lake()
+    rows = {table: lake.ask_mirror(f"mirrors/yard/{table}", "SELECT a FROM {mirror}") for table in cases}
+    assert {"asked": [{"a": "2"}], "sure": [{"a": "1"}], "null": [{"a": None}]} == rows
+    failed = lake.ask("SELECT mirror, \"check\" FROM {checks} WHERE state <> 'pass'")
+    assert [("yard.asked", "unknown_values")] == [tuple(row.values()) for row in failed]
+
+
 def moved(was: str, key: str, cell: str) -> dict[str, Any]:
     """A message of a row that gets another key and keeps its cell."""
     return {"type": "UPDATE", "data": [{"id": key, "n": cell}], "old": [{"id": was}]}
