@@ -175,18 +175,28 @@ def _of_others(old: str, new: str, declared: str, dialect: str) -> Conversion:
     if dialect == "sqlserver" and after == "datetime":
         return _to_sqlserver_clock(before, declared)
     if before in ("text", "json", "unknown") and after in ("text", "json"):
-        printed = _printed_otherwise(_type_within(old), declared, strips=dialect in _STRIPPING)
-        return printed if after == "json" or not printed.certain else _cut_too(printed, old, new, declared)
+        return _of_other_texts(old, new, declared, dialect)
     rule = _RULES.get((before, after))
     if after == "text":  # PostgreSQL's USING v::varchar(3) cuts; without it the statement fails
         made = _limited(KEEP, old, new, declared)
         return _asked(made) if dialect in ("sqlserver", "db2") else made
     if rule is None or (after == "time" and "(" not in declared):
         return KEEP
-    made = rule(old, new, declared)
+    return _by_shared_rule(rule(old, new, declared), before, dialect)
+
+
+def _of_other_texts(old: str, new: str, declared: str, dialect: str) -> Conversion:
+    """The rule of a text that stays one, or becomes JSON."""
+    printed = _printed_otherwise(_type_within(old), declared, strips=dialect in _STRIPPING)
+    is_json = _group(new) == "json"
+    return printed if is_json or not printed.certain else _cut_too(printed, old, new, declared)
+
+
+def _by_shared_rule(rule: Conversion, before: str, dialect: str) -> Conversion:
+    """A rule of MySQL's, as far as another database is known to have it."""
     if dialect == "db2":
-        return _asked(made)
-    return made if made == KEEP else replace(made, doubts=_UNREAD.get(before))
+        return _asked(rule)
+    return rule if rule == KEEP else replace(rule, doubts=_UNREAD.get(before))
 
 
 def _asked(rule: Conversion) -> Conversion:
