@@ -28,6 +28,7 @@ STEPS = {
     "rename_column": 5,
     "set_default": 3,
     "widen": 4,
+    "key_widened": 1,
     "several": 4,
     "rename_table": 1,
     "rotate": 1,
@@ -86,7 +87,9 @@ class OracleWriter(PostgresWriter):
         """One of few values, so that keys come back."""
         if column.type.name == "NUMBER":
             return str(self.random.randint(1, 9))
-        return self.random.choice(("A", "a", "b", "1", "01", "x"))
+        return self.random.choice(("A", "a", "b", "1", "01", "x")).ljust(
+            column.type.digits * (column.type.name == "CHAR")
+        )
 
     # --- statements ---
 
@@ -107,6 +110,15 @@ class OracleWriter(PostgresWriter):
         inside = f"{self.quoted(column.name)} {self.cased(kind.declared)}"
         text = f"MODIFY ({inside})" if self.random.random() < 0.5 else f"MODIFY {inside}"
         return Clause("change", column.name, replace(column, type=kind), text=text)
+
+    def key_widened(self) -> None:
+        """MODIFY of a key's column to a wider type, which fills a CHAR up with more blanks."""
+        table = self.some_table()
+        column = self.some_column(table, key=True)
+        wider = self.WIDER.get(column.type.declared)
+        if wider is None:
+            raise RefusedError("nothing is wider")
+        self.alter(table, [self.modified(column, self.type_of(wider))])
 
     def set_default(self) -> None:
         """MODIFY ... DEFAULT: rows that are there keep what they have."""
