@@ -241,7 +241,7 @@ def differences(made: History, found: Mapping[TableId, plain.Mirror]) -> list[st
     for table in made.source.known():
         mirror = found.get(made.table_id(table), plain.Mirror())
         if not mirror.loud:
-            wrong += [f"{table.name}: {one}" for one in compared(table, mirror, made.view)]
+            wrong += [f"{table.name}: {one}" for one in compared(made.source.sent(table), mirror, made.view)]
             wrong += [f"{table.name}: a false alarm of key {key}" for key in mirror.twice]
             broken = [link for link in mirror.links if link.is_broken and not made.lost]
             wrong += [f"{table.name}: a false alarm of {link}" for link in broken]

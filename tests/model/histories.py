@@ -85,6 +85,8 @@ class Writer(Rows):
     """Draws one history, as MySQL would have it."""
 
     WIDER = WIDER
+    COPIED: tuple[str, ...] = (*values.INTEGERS, "decimal", "varchar", "date", "datetime")
+    """Types of which columns are generated: the same in every session."""
 
     def __init__(self, number: int, life: Life, random: Random) -> None:
         self.random, self.life, self.number = random, life, number
@@ -366,7 +368,7 @@ class Writer(Rows):
         """ADD COLUMN ... GENERATED ALWAYS AS: rows that are there have its values, and no message says so."""
         table = self.some_table()
         column = self.column(self.free_name(table))
-        bases = [one for one in table.given if one.type.name in _COPIED]
+        bases = [one for one in table.given if one.type.name in self.COPIED]
         if self.life.fixed:
             bases = [one for one in bases if one.type == column.type]
         if not bases:
@@ -497,10 +499,6 @@ class Writer(Rows):
                 self.history.doubt(after, f"default {default.sql}")
             if clause.action in ("change", "drop_key"):
                 self.history.doubt(after, clause.text)
-
-
-_COPIED = (*values.INTEGERS, "decimal", "varchar", "date", "datetime")
-"""Types of which columns are generated: the same in every session."""
 
 
 def _moves(event: Event) -> bool:

@@ -27,6 +27,7 @@ TOLD = {
     "truncate": 3,
     "truncate_several": 3,
     "add_column": 9,
+    "add_generated": 3,
     "drop_column": 6,
     "rename_column": 6,
     "set_default": 3,
@@ -76,6 +77,10 @@ class PostgresSource(Source):
             value = "NULL" if text is None else f"{literal(kind, text)}::{kind.declared}"
             terms.append(f"{self.quoted(name)} IS NOT DISTINCT FROM {value}")
         return " AND ".join(terms)
+
+    def sent(self, table: Table) -> Table:
+        """A table without its generated columns, which `pgoutput` leaves out ("Generated Column Replication" of PostgreSQL 18)."""
+        return replace(table, columns=tuple(table.given)) if table.given != [*table.columns] else table
 
     def merge(
         self, table: Table, rows: Sequence[Image], names: Sequence[str], sql: str, *, in_pairs: bool = False
@@ -135,6 +140,7 @@ class PostgresWriter(Writer):
 
     source: PostgresSource
     WIDER = postgres_types.WIDER
+    COPIED = ("smallint", "integer", "bigint", "numeric", "varchar", "text", "date", "timestamp", "uuid")
     WITHIN, SERVER = "shop", "PostgreSQL"
     WHOLE: tuple[str, ...] = ("integer", "bigint")  # types of a key that may grow by one
     keys = 0
@@ -178,6 +184,8 @@ class PostgresWriter(Writer):
     def definition(self, column: Column) -> str:
         """A column as CREATE and ADD write it."""
         parts = [self.quoted(column.name), self.cased(column.type.declared)]
+        if column.made_of:
+            return " ".join([*parts, f"GENERATED ALWAYS AS ({self.quoted(column.made_of)}) STORED"])
         parts += [] if column.nullable else ["NOT NULL"]
         if column.default is not None:
             parts.append(f"DEFAULT {column.default.sql}")

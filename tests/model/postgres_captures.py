@@ -18,6 +18,9 @@ from tests.model.rows import History
 UNTOLD = {"key_grows", "rename_table", "rotate", "recreate", "drop_database", "set_schema"}
 """Statements that give a table other rows, or another key: without their text no message tells of them."""
 
+UNSURE = {"add_generated"}
+"""Statements of which the documents of captures other than `pgoutput` do not say what their rows have then."""
+
 RENAMING = {"rename_table", "rotate", "set_schema"}
 """Statements that mostly hold a mirror, until somebody decides."""
 
@@ -34,13 +37,17 @@ class PostgresCapture(Capture):
 
     def life(self, steps: Mapping[str, int], **parts: Any) -> Life:
         """A life of those steps that the dialect can express."""
-        unsaid = UNTOLD if self.loss.statements else set[str]()
+        unsaid = UNTOLD if self.loss.statements else UNSURE
         known = {name: weight for name, weight in steps.items() if name not in unsaid}
         return Life(known, **{**self.KINDS, "hurried": True, "shown": self.loss.statements, **parts})
 
     def told(self, steps: Mapping[str, int]) -> dict[str, int]:
         """The steps of which messages alone tell everything, without what the checks of a lake see in its books."""
-        hidden = set(TOLD) - {"truncate", "truncate_several", "nothing"} if self.loss.statements else set()
+        hidden = (
+            set(TOLD) - {"truncate", "truncate_several", "nothing", "add_generated"}
+            if self.loss.statements
+            else set()
+        )
         return {name: weight for name, weight in steps.items() if name not in hidden}
 
     def rules(self, made: Iterable[History]) -> list[TableRule]:

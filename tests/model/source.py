@@ -187,15 +187,20 @@ class Source:
         self, kind: str, table: Table, before: Image | None, after: Image | None, *, again: bool = False
     ) -> None:
         self.counter += 1
-        shape = table.shape
+        shape = {one.name: table.shape[one.name] for one in self.sent(table).columns}
+        before, after = (
+            None if row is None else {name: row[name] for name in shape} for row in (before, after)
+        )
         self.events.append(
             Event(
-                len(self.events) + 1, self.time, self.counter, kind,
-                None if before is None else dict(before), None if after is None else dict(after),
-                tuple(shape), None, shape, table.key, table.database, table.name, again, self.transaction, table.identity,
+                len(self.events) + 1, self.time, self.counter, kind, before, after, tuple(shape), None, shape, table.key, table.database, table.name, again, self.transaction, table.identity,
                 self.within, self.server,
             )
         )  # fmt: skip
+
+    def sent(self, table: Table) -> Table:
+        """A table with the columns that its log tells of."""
+        return table
 
     # --- statements on rows, in SQL ---
 
