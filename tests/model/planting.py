@@ -20,7 +20,7 @@ from tests.model.histories import history
 from tests.model.rows import History
 
 FAULTS = ("drop", "alter", "exchange", "repeat")
-STEPS = {"insert": 6, "update": 12, "delete": 2, "move": 2}
+STEPS = {"insert": 6, "update": 10, "upsert": 3, "transaction": 3, "delete": 2, "move": 2}
 """Without statements and loads, so that each fault leaves a wrong cell until the next change of its row."""
 
 
