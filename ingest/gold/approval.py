@@ -180,7 +180,11 @@ def refusal(entry: Listed, verb: str) -> str:
 
 
 def _decision(entry: Listed, verb: str, reason: str, by: str) -> Decision:
-    value = {"statement": entry.statement.id, "text": entry.statement.text, "does": list(entry.verdict.does)}
+    value: dict[str, Any] = {
+        "statement": entry.statement.id,
+        "text": entry.statement.text,
+        "does": list(entry.verdict.does),
+    }
     if entry.verdict.state == policy.HELD:
         value["held"] = True
     return Decision(verb, entry.path, value, entry.statement.batch, reason, by)

@@ -47,7 +47,7 @@ def not_deleted(lake: Tables, booked: Mapping[str, Booked], since: int, last: in
         texts = [_sentence(n, topics)] if n else []
         if more is not None:
             texts.append(_of_no_key(more))
-            n += more.count
+            n += more.number
         yield Metric("lost_deletes", n, source=name, detail="; ".join(texts))
 
 
@@ -61,7 +61,7 @@ def _sentence(n: int, topics: Iterable[str]) -> str:
 class _Nameless(NamedTuple):
     """Null values without a key that are more than the deletes of their source, and where such values are."""
 
-    count: int
+    number: int
     places: list[str]
 
 
