@@ -126,7 +126,10 @@ def _sentences(status: Found) -> Iterator[str]:
     last = status["last_run"] or {}
     if last.get("where"):
         yield f"last run: {last['where']}"
-    yield f"next: {status['next']}"
+    note = (
+        f" ({status['next_note']})" if status.get("next_note") else ""
+    )  # before the command, which is copied to the line's end
+    yield f"next{note}: {status['next']}"
 
 
 def _is_well(table: Mapping[str, Any]) -> bool:

@@ -215,7 +215,7 @@ class LakeLook:
     landed: int  # the newest batch
     complete: Complete
     last_run: dict[str, Any] | None
-    idle_next: str  # what to type if nothing is wrong
+    is_idle: bool  # no batch waits
 
 
 def status(lake: Tables) -> dict[str, Any]:
@@ -263,9 +263,7 @@ def look(lake: Tables) -> LakeLook:
         landed,
         completeness.of_all(complete),
         _last_run(lake),
-        f"{command('plan', lake.pipeline.file)} (the lake waits for nothing; it says what a run would read)"
-        if is_idle
-        else command("run", lake.pipeline.file),
+        is_idle,
     )
 
 
@@ -301,7 +299,7 @@ def summary(lake: Tables, seen: LakeLook, facts: Facts) -> dict[str, Any]:
         "open_rejects": seen.open_rejects,
         "pending_statements": seen.undecided - len(problems.over(facts, seen.logged)),
         "last_run": last,
-        "next": _next(lake, needing, seen),
+        **_next(lake, needing, seen),
     }
 
 
@@ -319,6 +317,7 @@ def unusable(file: Path, fault: IngestError, name: str = "") -> dict[str, Any]:
         "pending_statements": None,
         "last_run": None,
         "next": problem.command,
+        "next_note": "",
     }
 
 
@@ -397,13 +396,17 @@ def verdicts(lake: Tables) -> dict[str, int]:
     return {row["state"]: row["n"] for row in rows}
 
 
-def _next(lake: Tables, needing: Sequence[Problem], seen: LakeLook) -> str:
-    """The command that resolves the first problem, or does what the lake waits for."""
+def _next(lake: Tables, needing: Sequence[Problem], seen: LakeLook) -> dict[str, str]:
+    """The command that resolves the first problem, or does what the lake waits for; and what is to be known before it is typed."""
     file = lake.pipeline.file
     typed = next((problem.command for problem in needing if problem.command), "")
+    note = ""
     if needing and needing[0].kind == "held" and typed == command("retry", file):
-        return f"{typed} (after {file} says what the message asks for)"
-    return typed or seen.idle_next
+        note = f"after {file} says what the message asks for"
+    elif not typed:
+        typed = command("plan" if seen.is_idle else "run", file)
+        note = "the lake waits for nothing; this says what a run would read" if seen.is_idle else ""
+    return {"next": typed, "next_note": note}
 
 
 def _last_run(lake: Tables) -> dict[str, Any] | None:

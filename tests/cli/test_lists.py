@@ -158,7 +158,7 @@ def test_a_held_table_sends_to_its_file_and_a_reject_stays_said(tmp_path: Path) 
     made.take([change("INSERT", "box", 1, {"id": "1", "word": "x"}), "{"], held={"depot.box": KEYLESS})
     said = asked(made, "status", code=1)  # a table is held
     assert "0 of 1 mirror is up to date with batch 1; 2 problems need the operator." in said
-    assert f"next: ingest retry {made.file} (after {made.file} says what the message asks for)" in " ".join(
+    assert f"next (after {made.file} says what the message asks for): ingest retry {made.file} " in " ".join(
         said.split()
     )
     rate = made.check("", "reject_rate", 0.5, "warn", "1 of 2 messages could not be decoded and waits") | {

@@ -257,7 +257,7 @@ def test_a_rebuild_leaves_the_next_run_nothing_to_do(shops: Shops) -> None:
     [rebuilt] = rebuild(shops.lake, ["shop_1.item"], dry_run=False)
     assert "rebuilt" == rebuilt.state
     assert idle(shops.pipeline, STAGES) is not None
-    assert "the lake waits for nothing" in status.status(LakeReader(shops.pipeline))["next"]
+    assert "the lake waits for nothing" in status.status(LakeReader(shops.pipeline))["next_note"]
 
 
 def test_looking_for_mirrors_reads_one_file_of_each(shops: Shops, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -157,9 +157,9 @@ def test_the_next_command_is_a_run_only_if_the_lake_waits_for_one(
     """A run that finds nothing to do was the advice of a status in good health."""
     made = WrittenLake(tmp_path)
     made.take([change("INSERT", "bins", 1, {"id": "1", "word": "x"})])
-    assert status.status(made.reader)["next"].startswith(
-        f"ingest plan {made.file} (the lake waits for nothing"
-    )
+    calm = status.status(made.reader)
+    assert f"ingest plan {made.file}" == calm["next"]
+    assert calm["next_note"].startswith("the lake waits for nothing")
 
     def landed(*_lines: object, **_more: object) -> None:
         """As a run of the first two stages alone records it."""
@@ -178,7 +178,7 @@ def test_the_next_command_is_a_run_only_if_the_lake_waits_for_one(
     monkeypatch.setattr(made, "_run", landed)
     made.take([change("INSERT", "bins", 2, {"id": "2", "word": "y"})])
     said = status.status(made.reader)
-    assert f"ingest run {made.file}" == said["next"]
+    assert (f"ingest run {made.file}", "") == (said["next"], said["next_note"])
     assert "depot: 1 of 1 mirror is as of batch 1, and batch 2 has landed." == said["headline"]
 
 
