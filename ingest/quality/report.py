@@ -193,9 +193,11 @@ def _problems(rows: Sequence[ReportRow], sources: Sequence[ReportRow], facts: Fa
             if check.state == PASS or (check.check == "up_to_date" and row.word in ("Held", "Failed")):
                 continue
             complaints.append(_problem(facts, row, subject, check))
-    listed = {complaint.subject for complaint in complaints}
+    # what is wrong with a mirror says what its alarm does; a source has alarms of its own, as of a file that shrank
+    listed = {row.fact.name for row in rows for check in row.checks if check.state != PASS}
+    listed |= {row.fact.name for row in rows if row.word in ("Held", "Failed")}
     for alarm in facts.runs[0].alarms if facts.runs else ():
-        if listed.isdisjoint((alarm.subject, _of_source(alarm.subject))):
+        if alarm.subject not in listed:
             claim = "The last run raised an alarm"
             since = _since(facts.runs, alarm)
             complaints.append(

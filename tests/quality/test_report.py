@@ -137,6 +137,18 @@ def test_an_alarm_is_left_out_only_if_its_own_table_is_listed(made):
     assert [other.text] == alarms
 
 
+def test_an_alarm_of_a_source_is_listed_beside_another_complaint_of_it(made):
+    """A file that shrank fails each run, and `status` said only that there was an alarm: its source had a reject, too."""
+    facts = made(14)
+    source = facts.sources[0]
+    source.checks = [f.CheckFact("reject_rate", "warn", 0.1, "warn", 0.0)]
+    alarm = f.AlarmFact(f"source {source.name}: bins.jsonl shrank", source.name)
+    facts.runs[0].alarms = [alarm]
+    listed = page(facts).problems
+    assert alarm.text in {problem.text for problem in listed}
+    assert f"source {source.name}" in {problem.subject for problem in listed}
+
+
 def test_an_alarm_says_since_when_runs_have_raised_it(made):
     """A file that was rewritten fails each run: its alarm was the only problem without a beginning."""
     facts = made(14)
