@@ -5,17 +5,18 @@ With bounds, for the users of a service, a process of its own runs the query (`i
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ingest.change import TableId
 from ingest.config import is_stored
-from ingest.errors import IngestError
+from ingest.errors import IngestError, command
 from ingest.inspect import asof, duck_query, query_process
 from ingest.inspect.duck_query import Bounds, Question, Scans
 from ingest.inspect.status import histories_of
-from ingest.lake import delta, feeds, stores
+from ingest.lake import delta, faults, feeds, histories, stores, whole_files
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.schemas import ALL, BRONZE
 from ingest.lake.tables import Tables, scan
@@ -77,8 +78,29 @@ def query(
     try:
         result = answer(question, scans_of)
     except IngestError as error:
+        if batch is None and faults.damaged(error):
+            _refuse_damaged(lake, error, notes=bounds is None)
         raise IngestError(" ".join([str(error), *lagging])) from None
     return QueryAnswer(result.columns, result.rows, lagging)
+
+
+def _refuse_damaged(lake: Tables, error: IngestError, *, notes: bool) -> None:
+    """Name the mirror whose file a query has met damaged, and the command that repairs it; ``notes`` has `status` say it, too.
+
+    Raises:
+        IngestError: it is a mirror's, or its old states'.
+    """
+    for mirror in known_mirrors.known(lake).values():
+        paths = (mirror.path, *([histories.table_of(mirror).path] if mirror.history else ()))
+        if not any(f"{lake.path(path)}/" in str(error) for path in paths):
+            continue
+        if notes:
+            with suppress(Exception):  # who may only read is told all the same
+                whole_files.note(lake, mirror)
+        typed = command("rebuild", lake.pipeline.file, mirror.name)
+        raise IngestError(
+            f"{mirror.name} cannot be read: {faults.of_mirror(error, lake, mirror.name, mirror.path)}", typed
+        ) from None
 
 
 def _refuse(bronze: Named | None, used: dict[str, Named]) -> None:

@@ -28,6 +28,7 @@ _FRAME = re.compile(
     r'^\s*File "[^"\n]*", line \d+, in .*', re.MULTILINE
 )  # of a worker's trace, of which none is at fault
 _WORD = re.compile(r"[^\s'\"(),;\[\]]+")
+_QUOTED = re.compile(r"""(?<=['"])(?:file:)?/[^'"\n]+(?=['"])""")  # its words may have spaces between them
 _FILES = (".parquet", ".json", ".crc", ".bin")
 _CALLING = "An error occurred while calling"
 _CAUSE = "Caused by: "
@@ -225,7 +226,7 @@ def _path(error: BaseException, text: str) -> str:
     """The first file that a text names, else the first path of another kind."""
     if isinstance(error, OSError) and error.filename:
         return str(error.filename)
-    paths = [word.rstrip(".:") for word in _WORD.findall(text) if "/" in word]
+    paths = _QUOTED.findall(text) + [word.rstrip(".:") for word in _WORD.findall(text) if "/" in word]
     named = [path for path in paths if path.endswith(_FILES)]
     return next(iter([*named, *(path for path in paths if path.startswith(("/", "file:")))]), "")
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 EVERY = dt.timedelta(hours=20)  # of a run at about the same time each day, one looks
 _TORN = "torn"
+_MET = "met"  # of what was found by a query, and not by a look at all mirrors
 
 
 class Torn(NamedTuple):
@@ -55,6 +56,16 @@ def look(lake: Lake) -> None:
         decisions.append(lake, [Decision(WHOLE_FILES, lake.pipeline.name, {_TORN: wrong})])
 
 
+def note(lake: Tables, mirror: Mirror) -> None:
+    """Keep what is wrong with the files of a mirror that somebody has met; the others are looked at when they would have been."""
+    if said := _lacking(lake, mirror, ""):
+        wrong = {**_found(lake), mirror.path: [mirror.generation, said]}
+        if wrong != _found(lake):
+            decisions.append_alone(
+                lake, Decision(WHOLE_FILES, lake.pipeline.name, {_TORN: wrong, _MET: True})
+            )
+
+
 def _wrong(lake: Tables, paths: Collection[str], before: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
     """What is wrong with the mirrors of some paths now, as `_found` has it, which gave ``before``."""
     by_path = mirrors.known(lake) if paths else {}
@@ -69,7 +80,7 @@ def _wrong(lake: Tables, paths: Collection[str], before: Mapping[str, list[Any]]
 def _is_old(lake: Tables) -> bool:
     """True if the last look is a day old, or the first decision of a lake without one."""
     ledger = decisions.read(lake)
-    looked = [*ledger.of(WHOLE_FILES)][-1:] or [*ledger.all[:1]]
+    looked = [look for look in ledger.of(WHOLE_FILES) if _MET not in look.value][-1:] or [*ledger.all[:1]]
     now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
     return bool(looked and looked[0].decided_at and now - looked[0].decided_at > EVERY)
 

@@ -17,12 +17,13 @@ import pytest
 from ingest import run as runs
 from ingest.config.entries import AlertTarget
 from ingest.config.model import Pipeline, TableRule
-from ingest.errors import StoreError
+from ingest.errors import IngestError, StoreError
 from ingest.gold import completed
 from ingest.gold.rebuild import rebuild
 from ingest.inspect import status
 from ingest.inspect.idle import idle
-from ingest.lake import delta, stores, vectors, whole_files
+from ingest.inspect.query import query
+from ingest.lake import delta, faults, stores, vectors, whole_files
 from ingest.lake.delta import NO_TABLE, Commit, DataFile, Snapshot, UnreadableError
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.tables import LakeReader
@@ -403,3 +404,27 @@ def test_silver_that_is_gone_is_a_problem(shops: Shops) -> None:
     assert f"ingest rebuild {shops.pipeline.file} --layer silver" == problem["command"]
     [last] = shops.lake.ask("SELECT max(started_at) AS moment FROM {runs}")
     assert f"{last['moment']:%Y-%m-%dT%H:%M:%SZ}" == problem["since"], "it was whole when the last run began"
+
+
+def test_a_query_of_a_damaged_mirror_names_the_command_that_repairs_it(shops: Shops) -> None:
+    """It had DuckDB's words alone, and `status` was green until the next day's look."""
+    [file] = (shops.folder / "lake" / "mirrors" / "shop_1" / "item").glob("*.parquet")
+    assert [[1]] == query(LakeReader(shops.pipeline), "SELECT id FROM shop_1.item").rows
+    whole = file.read_bytes()
+    file.write_bytes(whole[:300])
+    typed = f"ingest rebuild {shops.pipeline.file} shop_1.item"
+    with pytest.raises(IngestError, match=r"shop_1\.item cannot be read: a data file is damaged") as met:
+        query(LakeReader(shops.pipeline), "SELECT id FROM shop_1.item")
+    assert (typed, True) == (met.value.command, f"`{typed}`" in str(met.value))
+    [cause] = status.status(LakeReader(shops.pipeline))["causes"]
+    assert ("damaged", typed) == (cause["kind"], cause["command"])
+    file.write_bytes(whole)
+    shops.warm = Warm()
+    shops.run()
+    assert [] == status.status(LakeReader(shops.pipeline))["causes"], "it is back"
+
+
+def test_a_path_with_spaces_is_named_whole() -> None:
+    """The part after the last space was no file."""
+    error = OSError('No files found that match the pattern "/tmp/my lake/mirrors/a b/part-1.parquet"')
+    assert str(faults.fault(error)).endswith("damaged or missing at /tmp/my lake/mirrors/a b/part-1.parquet")
