@@ -2,7 +2,8 @@
 
 A pure function over decoded changes. It is careful, because a wrong type rejects or damages later values: a leading
 zero makes the column text, an integer gets the widest type, a decimal gets additional digits, and only an exponent or a
-non-finite value makes a float. A column with two kinds of values is text.
+non-finite value makes a float. A column with two kinds of values is text. What a statement declares is not proposed: it applies
+where messages name no types, and an entry of the pipeline file would replace it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ingest.change import ROW_OPS, Change, TableId
+from ingest.change import ROW_OPS, Change, Op, TableId
+from ingest.ddl import of_change
+from ingest.ddl.effect_model import definition_of
 from ingest.errors import counted
 from ingest.values import NUMBER
 
@@ -44,6 +47,7 @@ class SeenColumn:
     low: int = 0
     high: int = 0
     sent: str | None = None  # the type that the messages themselves name
+    declared: str | None = None  # the type that a statement among them declares
 
     @property
     def count(self) -> int:
@@ -52,19 +56,23 @@ class SeenColumn:
 
 
 class Proposal(NamedTuple):
-    """A column's type and its evidence; no type if nothing is known."""
+    """A column's type and its evidence; no type if nothing is known, or if a statement has ``declared`` it."""
 
     column: str
     type: str | None
     evidence: str
     values: int
     nulls: int
+    declared: str | None = None
 
 
 def observe(changes: Iterable[Change]) -> dict[TableId, dict[str, SeenColumn]]:
     """Collect what the row images of changes show, by table and column."""
     seen: dict[TableId, dict[str, SeenColumn]] = {}
+    declared: dict[TableId, dict[str, str]] = {}
     for change in changes:
+        if change.op is Op.DDL:
+            _declare(declared, change)
         if change.op not in ROW_OPS:
             continue
         columns = seen.setdefault(change.table, {})
@@ -74,14 +82,47 @@ def observe(changes: Iterable[Change]) -> dict[TableId, dict[str, SeenColumn]]:
                 _see(column, value)
                 sent = change.types.get(name, "unknown")  # a bare decimal lacks precision and scale
                 column.sent = column.sent if sent in ("unknown", "decimal") else sent
+    for table, columns in seen.items():
+        types_of = declared.get(_folded(table), {})
+        for name, column in columns.items():
+            column.declared = types_of.get(name.casefold())
     return seen
+
+
+def _folded(table: TableId) -> TableId:
+    """A table in whatever letters statements and rows spell it."""
+    return TableId(*(part and part.casefold() for part in table))
+
+
+def _declare(declared: dict[TableId, dict[str, str]], change: Change) -> None:
+    """Follow a statement: the types of columns by table, all names without letter case."""
+    for effect in of_change(change).effects:
+        of_table = declared.setdefault(_folded(effect.table), {})
+        if effect.action == "create_table" and effect.note != "if-not-exists":
+            of_table.clear()
+        if effect.action == "rename_table" and (to := effect.other_table) is not None:
+            declared[_folded(to)] = declared.pop(_folded(effect.table))
+        if effect.action in ("drop_column", "rename_column") and (
+            kind := of_table.pop(effect.name.casefold(), None)
+        ):
+            of_table |= {effect.new_name.casefold(): kind} if effect.new_name else {}
+        made = effect.columns if effect.action == "create_table" else [definition_of(effect)]
+        if effect.action in ("create_table", "add_column", "modify_column"):
+            of_table |= {
+                column.name.casefold(): column.type
+                for column in made
+                if column.type and column.type != "unknown"
+            }
 
 
 def propose(columns: dict[str, SeenColumn]) -> list[Proposal]:
     """A type for each column whose messages name none, in the order in which they were seen."""
     proposals = []
     for name, column in columns.items():
-        if column.sent is None:
+        if column.sent is None and column.declared:
+            why = "declared by a statement: it needs no entry, which would replace it"
+            proposals.append(Proposal(name, None, why, column.count, column.nulls, column.declared))
+        elif column.sent is None:
             logical, why = _type(column)
             nulls = f"; {counted(column.nulls, 'NULL')}" if column.nulls else ""
             proposals.append(Proposal(name, logical, why + nulls, column.count, column.nulls))

@@ -89,7 +89,9 @@ def block(by_table: dict[str, list[Proposal]], entries: Mapping[str, str] = Mapp
             kind = f'"{each.type}"' if "," in str(each.type) else each.type
             lines.append(f"      {quoted(each.column)}: {kind}   # {each.evidence}")
         lines += [
-            f"      # {quoted(each.column)}: ?   # {each.evidence}" for each in proposals if not each.type
+            f"      # {quoted(each.column)}: {each.declared or '?'}   # {each.evidence}"
+            for each in proposals
+            if not each.type
         ]
     return "\n".join(lines)
 

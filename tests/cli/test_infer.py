@@ -70,7 +70,7 @@ def test_an_entry_that_is_there_is_named(file):
 def test_json_has_the_counts(file):
     """Programs weigh the evidence themselves."""
     found = json.loads(ran(file, "--format", "dts-shareplex", "--output", "json").stdout)
-    assert {"column": "note", "type": None, "values": 0, "nulls": 2} == {
+    assert {"column": "note", "type": None, "values": 0, "nulls": 2, "declared": None} == {
         name: value for name, value in found[0]["columns"][3].items() if name != "evidence"
     }
 
@@ -78,3 +78,13 @@ def test_json_has_the_counts(file):
 def test_a_file_of_another_format_is_an_error(file):
     """An empty block would look like an answer."""
     assert 2 == ran(file, "--format", "maxwell").exit_code
+
+
+def test_what_a_statement_declares_is_not_proposed(file):
+    """A VARCHAR whose values look like numbers lost its leading zeros with the block that was pasted."""
+    sql = "CREATE TABLE depot.parcels (ID number(19) primary key, fee varchar2(9))"
+    statement = json.dumps({"meta": {"op": "ddl", "table": "depot.parcels"}, "sql": {"ddl": sql}})
+    file.write_text("\n".join([statement, *LINES]) + "\n")
+    done = ran(file, "--format", "dts-shareplex")
+    assert {"zip": "string"} == YAML(typ="safe").load(done.stdout)["tables"][0]["columns"], done.output
+    assert "fee: string   # declared by a statement" in done.stdout.replace('"', "")
