@@ -60,7 +60,8 @@ class Source:
     options: Options = NO_OPTIONS
     path: str = ""  # absolute glob or URI
     framing: str = key(
-        "how a file is cut into records; the format's own unless given",
+        "how a file is cut into records; the format's own unless given: lines, document (JSON documents one after another, or in an "
+        "array), length (four bytes before each), avro-container, or raw (the whole file)",
         "",
         among=("lines", "document", "length", "avro-container", "raw"),
         only="files",

@@ -288,12 +288,19 @@ _SPARK = {"timestamp_ntz": "datetime", "timestamp_ltz": "timestamp"}
 """Spark's names that no database has."""
 
 
+_NO_COMMA = re.compile(r"(?<=[0-9])\s*[;.:/|\s]\s*(?=[0-9])")
+"""What stands for the comma between two numbers."""
+
+
 def logical(text: str) -> str:
     """A logical type of `ingest.types`."""
     if types.is_logical(text):
         return text
     if text.count("(") > text.count(")"):
         raise ValueError(f"{text!r} breaks off at a comma; put the whole type in quotes")
+    with_comma = _NO_COMMA.sub(",", text.strip().lower())
+    if types.is_logical(with_comma):
+        raise ValueError(f"{text!r} is not a type; did you mean {with_comma}?")
     readers = (_SPARK.get, types.mysql, types.oracle, types.postgres, types.sqlserver)
     meanings = (read(text.strip().lower()) for read in readers)
     meant = next((meaning for meaning in meanings if meaning not in (None, "unknown")), "unknown")

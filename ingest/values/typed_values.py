@@ -213,5 +213,8 @@ def misfits(logical: str) -> tuple[str, str]:
         "integer": f"a number outside the range of {delta}",
         "decimal": f"a number with more digits than {delta} holds",
         "float": f"a number too large for {delta}",
-        **dict.fromkeys(("date", "datetime", "timestamp"), f"not {noun}: there is no such day or time"),
+        **dict.fromkeys(
+            ("date", "datetime", "timestamp"),
+            "not a day or time that exists; a column declared `string` under columns: keeps texts such as MySQL's zero dates",
+        ),
     }.get(kind or "", f"not {noun}")

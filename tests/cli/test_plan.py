@@ -63,6 +63,17 @@ def test_it_writes_nothing(folder):
     assert [*before, folder / "depot.yaml"] == sorted(folder.rglob("*"))
 
 
+def test_a_statement_is_listed_after_the_run(folder):
+    """The command that a plan named for it found no lake."""
+    with (folder / "bins-1.jsonl").open("a") as feed:
+        feed.write(statement("bins", 9, "ALTER TABLE bins TRUNCATE PARTITION p0"))
+    touch(folder / "bins-1.jsonl")
+    [held] = planned(folder, code=1)["problems"]
+    assert held.endswith(
+        f"There is no lake yet: `ingest ddl {folder}/depot.yaml` has the statement after the run."
+    )
+
+
 def test_a_table_without_key_would_be_held(folder):
     """The run would end with 1: better to know before."""
     with (folder / "bins-1.jsonl").open("a") as feed:

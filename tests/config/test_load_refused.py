@@ -127,6 +127,7 @@ BAD_KEYS = [
     ("tables: [{columns: {a: int}}]\n", "8:21 'int' is not a type; did you mean int32?"),
     ("tables: [{columns: {a: timestamp_ntz}}]\n", "8:21 'timestamp_ntz' is not a type; did you mean datetime?"),
     ("tables: [{columns: {a: VARCHAR2(9)}}]\n", "8:21 'VARCHAR2(9)' is not a type; did you mean string?"),
+    ("tables: [{columns: {a: 'decimal(10;2)'}}]\n", "8:21 'decimal(10;2)' is not a type; did you mean decimal(10,2)?"),
     ("tables: [{columns: {a: 'decimal(5,9)'}}]\n", "8:21 'decimal(5,9)' is not a type; did you mean decimal(9,9)?"),
     ("tables: [{columns: {a: bolean}}]\n", "8:21 'bolean' is not a type; did you mean boolean?"),
     ("tables: [{columns: {a: {renam: b}}}]\n", "8:21 the key 'renam' is unknown here; did you mean rename?"),

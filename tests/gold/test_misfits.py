@@ -103,9 +103,11 @@ def test_a_cell_that_does_not_fit_costs_the_others_nothing(depot: Depot) -> None
         (1, None, "1.10"), (2, "0001-01-02 (BC)", None), (3, None, "3.00"), (4, "2024-02-29", None),
     ] == cells(depot, shown)  # fmt: skip
     found = {(row["key"], row["column"], row["raw"]): row["detail"] for row in rejects(depot)}
-    assert "there is no such day" in found.pop(('{"id":1}', "day", "0000-00-00"))
+    assert "not a day or time that exists; a column declared `string` under columns: keeps" in found.pop(
+        ('{"id":1}', "day", "0000-00-00")
+    )
     assert "more digits" in found.pop(('{"id":2}', "price", "1.234"))
-    assert "there is no such day" in found.pop(('{"id":3}', "day", "2024-02-30"))
+    assert "not a day or time that exists" in found.pop(('{"id":3}', "day", "2024-02-30"))
     assert {} == found
 
 

@@ -91,7 +91,7 @@ def test_the_check_of_keys_types_them_alike(logical: str) -> None:
         (
             "date",
             "2024-02-30",
-            "the key column 'id' is not a date (2024-01-31): there is no such day or time: '2024-02-30'",
+            "the key column 'id' is not a day or time that exists; a column declared `string` under columns: keeps texts such as MySQL's zero dates: '2024-02-30'",
         ),
     ],
 )
