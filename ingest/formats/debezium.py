@@ -225,11 +225,6 @@ def wrapped_row(
     )
 
 
-def _schema(plan: ConnectPlan, source: Image) -> Mapping[str, ColumnSchema]:
-    """The columns' schemas; with their labels where the connector follows a change of these."""
-    return plan.labelled if debezium_events.renames_labels(source) else plan.schema
-
-
 def _old_key(encoding: Encoding, message: Message, hints: Hints, declared: TableHints) -> Image | None:
     """The key that a row had before it changed, which a header says."""
     old = next((value for name, value in message.headers if name == OLD_KEY), None)
