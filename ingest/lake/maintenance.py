@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -114,58 +114,79 @@ def maintain(
     """
     with turn():
         staging.clean(lake)
-    done, orders, met = dict[str, Kept](), dict[str, Clusters](), dict[str, str]()
+    upkeep = _Upkeep(lake, turn, tell)
+    for name in names:
+        upkeep.go_on(partial(upkeep.look, clusters.get(name, Clusters())), name)
+    if BRONZE.name in upkeep.orders and bronze_before is not None:
+        tell(BRONZE.name, "dropping old messages")
+        with turn():
+            upkeep.go_on(partial(upkeep.drop_messages, bronze_before), BRONZE.name)
+    left = upkeep.join()
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="maintain") as pool:
+        with turn() if left else nullcontext():
+            list(pool.map(partial(upkeep.go_on, upkeep.join_by_spark), left))
+        list(pool.map(partial(upkeep.go_on, partial(upkeep.clean, vacuum=vacuum)), upkeep.orders))
+    return list(upkeep.done.values())
 
-    def looked_at(name: str) -> None:
-        if lake.snapshot(name).exists:
-            orders[name] = clusters.get(name, Clusters())
-            done[name] = Kept(name, refused=orders[name].refused)
 
-    def ordered(name: str) -> None:
-        _join_by_spark(lake, name, orders[name].columns, done[name], tell)
+@dataclass(frozen=True, slots=True)
+class _Upkeep:
+    """The steps of maintenance, and what they have come to so far, by table."""
 
-    def cleaned(name: str) -> None:
-        clean_log(lake, name)
-        if vacuum and may_have_dead_files(lake, name):
-            tell(name, "deleting dead files")
-            table = lake.named(name)  # before a session starts: a table that Spark may not open needs none
-            done[name].deleted = _vacuum(_session(lake, name), table)
+    lake: Lake
+    turn: Turn
+    tell: Tell
+    done: dict[str, Kept] = field(default_factory=dict)
+    orders: dict[str, Clusters] = field(default_factory=dict)  # of the files of tables that are there
+    met: dict[str, str] = field(default_factory=dict)  # what has kept Arrow from joining a table
 
-    def kept_going(step: Callable[[str], None], name: str) -> None:
+    def go_on(self, step: Callable[[str], None], name: str) -> None:
         """Do a step of a table's; a fault of its files is said, and the other tables are kept."""
         try:
             step(name)
         except Exception as error:
             if faults.fault(error) is None and not isinstance(error, IngestError):
                 raise
-            said, without = _said(lake, name, error).rstrip("."), met.get(name)
-            also = f" (without Spark: {without})" if without and without not in said else ""
-            done.setdefault(name, Kept(name)).refuse(f"{said}{also}")
+            said, without = _said(self.lake, name, error).rstrip("."), self.met.get(name, "")
+            also = "" if without in said else f" (without Spark: {without})"
+            self.done.setdefault(name, Kept(name)).refuse(f"{said}{also}")
 
-    for name in names:
-        kept_going(looked_at, name)
-    if BRONZE.name in orders and (before := bronze_before) is not None:
+    def look(self, order: Clusters, name: str) -> None:
+        """Take note of a table that is there."""
+        if self.lake.snapshot(name).exists:
+            self.orders[name] = order
+            self.done[name] = Kept(name, refused=order.refused)
 
-        def dropped(name: str) -> None:
-            done[name].messages = _drop(lake, _session(lake), before)
+    def drop_messages(self, before: dt.date, name: str) -> None:
+        """Drop bronze's messages that landed before a day."""
+        self.done[name].messages = _drop(self.lake, _session(self.lake), before)
 
-        tell(BRONZE.name, "dropping old messages")
-        with turn():
-            kept_going(dropped, BRONZE.name)
-    plain = [name for name, order in orders.items() if not order.columns]
-    # in a store the lock takes longer than the commit, of which the log admits one
-    joined = compaction.join(lake, plain, turn if lake.is_folder else nullcontext, tell)
-    met |= joined.met
-    for name, (files, into) in joined.done.items():
-        done[name].joined, done[name].into = files, into
-    for name in joined.full:
-        done[name].refuse(joined.met[name])
-    left = [name for name in orders if name not in joined.done]
-    with ThreadPoolExecutor(THREADS, thread_name_prefix="maintain") as pool:
-        with turn() if left else nullcontext():
-            list(pool.map(partial(kept_going, ordered), left))
-        list(pool.map(partial(kept_going, cleaned), orders))
-    return list(done.values())
+    def join(self) -> list[str]:
+        """Join the small files of tables without an order by Arrow; gives the tables that are left to Spark."""
+        plain = [name for name, order in self.orders.items() if not order.columns]
+        # in a store the lock takes longer than the commit, of which the log admits one
+        joined = compaction.join(
+            self.lake, plain, self.turn if self.lake.is_folder else nullcontext, self.tell
+        )
+        self.met.update(joined.met)
+        for name, (files, into) in joined.done.items():
+            self.done[name].joined, self.done[name].into = files, into
+        for name in joined.full:
+            self.done[name].refuse(joined.met[name])
+        return [name for name in self.orders if name not in joined.done]
+
+    def join_by_spark(self, name: str) -> None:
+        """Order a table's files, or join them by Spark."""
+        _join_by_spark(self.lake, name, self.orders[name].columns, self.done[name], self.tell)
+
+    def clean(self, name: str, *, vacuum: bool) -> None:
+        """Drop old entries of a table's log, and dead files if that is asked for."""
+        clean_log(self.lake, name)
+        if vacuum and may_have_dead_files(self.lake, name):
+            self.tell(name, "deleting dead files")
+            # before a session starts: a table that Spark may not open needs none
+            table = self.lake.named(name)
+            self.done[name].deleted = _vacuum(_session(self.lake, name), table)
 
 
 def _said(lake: Lake, name: str, error: Exception) -> str:
