@@ -62,7 +62,7 @@ def test_a_mirror_changes_ways_between_batches(spark: SparkSession, tmp_path: Pa
     assert {"MERGE"} == {name for name, _ in operations(turning)[1:]} - {"ADD COLUMNS"}
 
 
-@pytest.mark.e2e
+@pytest.mark.slow
 def test_truncates_partial_rows_and_statements(spark: SparkSession, tmp_path: Path) -> None:
     """What the outcomes do not say, the MERGE must: which rows go, which cells stay, which columns come."""
     by_merge, by_files = (depot_of(spark, tmp_path / way, way) for way in (MERGE, FILES))
@@ -130,6 +130,7 @@ def test_a_change_feed_is_merged_and_not_written_as_files(spark: SparkSession, t
     assert [{"id": 1, "n": 4}] == depot.rows()
 
 
+@pytest.mark.e2e
 def test_a_change_feed_that_is_asked_for_later_begins_with_the_next_batch(
     spark: SparkSession, tmp_path: Path
 ) -> None:

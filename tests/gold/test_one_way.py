@@ -39,7 +39,7 @@ def test_a_lake_that_only_spark_reads(spark: SparkSession, tmp_path: Path) -> No
     assert "delta-rs" in (depot.why_merge or "")
 
 
-@pytest.mark.one_of(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("no_key", ["full_row", "append"])
 def test_a_table_without_a_key_that_only_a_merge_may_write(
     spark: SparkSession, tmp_path: Path, no_key: str

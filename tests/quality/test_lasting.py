@@ -302,6 +302,7 @@ def test_a_late_change_that_closes_a_gap_is_known_as_late(
     assert kinds == sorted(cause["kind"] for cause in causes)
 
 
+@pytest.mark.e2e
 @pytest.mark.spark
 def test_spark_names_the_rows_of_old_positions_as_duckdb_does(
     tmp_path: Path, request: pytest.FixtureRequest

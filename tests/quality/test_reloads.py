@@ -147,11 +147,9 @@ class Loads:
 FIRST, SECOND = {1: "a", 2: "b", 3: "c"}, {1: "a", 2: "B", 4: "d"}
 
 
+@pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "dialect",
-    [one if one == "canal" else pytest.param(one, marks=pytest.mark.slow) for one in DIALECTS],
-)
+@pytest.mark.parametrize("dialect", DIALECTS)
 def test_a_second_load_in_a_batch_of_its_own(spark: SparkSession, tmp_path: Path, dialect: str) -> None:
     """The advice to name another key led to no right mirror: row 3, which the source lacks, stayed."""
     mine = Loads(tmp_path, dialect)
@@ -184,6 +182,7 @@ def test_a_second_load_in_several_batches(spark: SparkSession, tmp_path: Path) -
     mine.settles(spark, SECOND)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.e2e
 @pytest.mark.spark
 @pytest.mark.parametrize("apart", [True, False])
