@@ -5,6 +5,7 @@ With bounds, for the users of a service, a process of its own runs the query (`i
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,8 +69,11 @@ def query(
         bounds,
     )
 
+    folders = set[str]()
+
     def scans_of(used: list[str]) -> Scans:
         places_used = {view: tables[view] for view in used}
+        folders.update(place.folder for place in places_used.values())
         if bounds and lake.pipeline.masks:
             _refuse(products.get(BRONZE.name), places_used)
         return _scans(places_used)
@@ -79,28 +83,32 @@ def query(
         result = answer(question, scans_of)
     except IngestError as error:
         if batch is None and faults.damaged(error):
-            _refuse_damaged(lake, error, notes=bounds is None)
+            _refuse_damaged(lake, error, folders, notes=bounds is None)
         raise IngestError(" ".join([str(error), *lagging])) from None
     return QueryAnswer(result.columns, result.rows, lagging)
 
 
-def _refuse_damaged(lake: Tables, error: IngestError, *, notes: bool) -> None:
-    """Name the mirror whose file a query has met damaged, and the command that repairs it; ``notes`` has `status` say it, too.
+def _refuse_damaged(lake: Tables, error: IngestError, folders: Collection[str], *, notes: bool) -> None:
+    """Name the mirror whose file a query of some folders has met damaged, and the command that repairs it; ``notes`` has `status`
+    say it, too.
 
     Raises:
         IngestError: it is a mirror's, or its old states'.
     """
+    asked = []
     for mirror in known_mirrors.known(lake).values():
         paths = (mirror.path, *([histories.table_of(mirror).path] if mirror.history else ()))
-        if not any(f"{lake.path(path)}/" in str(error) for path in paths):
-            continue
+        if not {lake.path(path) for path in paths}.isdisjoint(folders):
+            asked.append(mirror)
+    if asked[1:]:
+        asked = [mirror for mirror in asked if whole_files.lacking(lake, mirror)]
+    for mirror in asked[:1]:
         if notes:
             with suppress(Exception):  # who may only read is told all the same
                 whole_files.note(lake, mirror)
         typed = command("rebuild", lake.pipeline.file, mirror.name)
-        raise IngestError(
-            f"{mirror.name} cannot be read: {faults.of_mirror(error, lake, mirror.name, mirror.path)}", typed
-        ) from None
+        said = faults.of_mirror(error, lake, mirror.name, mirror.path)
+        raise IngestError(f"{mirror.name} cannot be read: {said}", typed) from None
 
 
 def _refuse(bronze: Named | None, used: dict[str, Named]) -> None:

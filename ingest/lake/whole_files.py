@@ -58,7 +58,7 @@ def look(lake: Lake) -> None:
 
 def note(lake: Tables, mirror: Mirror) -> None:
     """Keep what is wrong with the files of a mirror that somebody has met; the others are looked at when they would have been."""
-    if said := _lacking(lake, mirror, ""):
+    if said := lacking(lake, mirror):
         wrong = {**_found(lake), mirror.path: [mirror.generation, said]}
         if wrong != _found(lake):
             decisions.append_alone(
@@ -72,7 +72,7 @@ def _wrong(lake: Tables, paths: Collection[str], before: Mapping[str, list[Any]]
     wrong = {}
     for mirror in (by_path[path] for path in paths if path in by_path):
         generation, before_said = before.get(mirror.path, (mirror.generation, ""))
-        if said := _lacking(lake, mirror, before_said if generation == mirror.generation else ""):
+        if said := lacking(lake, mirror, before_said if generation == mirror.generation else ""):
             wrong[mirror.path] = [mirror.generation, said]
     return wrong
 
@@ -110,7 +110,7 @@ def _sentence(lake: Tables, mirror: Mirror, said: str) -> str:
     return f"data files of {mirror.name} are not as they were written ({said}): put them back, or `{typed}`"
 
 
-def _lacking(lake: Tables, mirror: Mirror, before: str) -> str:
+def lacking(lake: Tables, mirror: Mirror, before: str = "") -> str:
     """What is wrong with the files of a mirror and of its old states, a few of them by name; what was found ``before`` if a
     table cannot be looked at.
     """
