@@ -60,6 +60,7 @@ class Foreseen:
     why_folded: str = ""  # why its statements fold its whole history; empty if they are a pass over its rows
     passes: bool = False  # its files are written again one after the other
     budget: int = 0  # the most bytes that these changes may rewrite without Spark
+    command: str = ""  # that ends its hold, if one does
 
 
 @dataclass(slots=True)
@@ -326,7 +327,7 @@ def _planned(plan: Plan, before: Mirror | None, count: int) -> Foreseen:
     action, why = _action(plan, before, bool(added or retyped or dropped))
     return Foreseen(
         mirror.name, mirror.path, action, why, mirror.keys, mirror.columns, added, retyped, dropped,
-        plan.left_out, count,
+        plan.left_out, count, command=plan.hold.command if plan.hold else "",
     )  # fmt: skip
 
 

@@ -201,11 +201,11 @@ def _problems(lake: Tables, decoded: int, sources: Sources, tables: Sequence[For
         yield from (f"source {source['source']}: {text}" for text in source["problems"])
     if mixed := decoded_with.mixed_masks(lake, decoded):
         yield mixed
-    listed_by = f"`{command('ddl', lake.pipeline.file)}`"
+    listed_by = command("ddl", lake.pipeline.file)
     for table in tables:
         if table.action == HOLD:
-            early = listed_by in table.why and not lake.exists(BRONZE.name)
-            later = f" There is no lake yet: {listed_by} has the statement after the run." if early else ""
+            early = table.command == listed_by and not lake.exists(BRONZE.name)
+            later = f" There is no lake yet: `{listed_by}` has the statement after the run." if early else ""
             yield f"{table.mirror} would be held: {table.why}{later}"
     if not any(source["due"] for source in sources.described):
         named = {table.mirror for table in tables}  # a run folds these, or has said why it does not
