@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import takewhile
@@ -193,17 +193,21 @@ def _problems(rows: Sequence[ReportRow], sources: Sequence[ReportRow], facts: Fa
             if check.state == PASS or (check.check == "up_to_date" and row.word in ("Held", "Failed")):
                 continue
             complaints.append(_problem(facts, row, subject, check))
-    # what is wrong with a mirror says what its alarm does; a source has alarms of its own, as of a file that shrank
+    complaints += _alarms(rows, facts)
+    return sorted(complaints, key=lambda complaint: _WORST.index(complaint.light))
+
+
+def _alarms(rows: Sequence[ReportRow], facts: Facts) -> Iterator[Complaint]:
+    """The last run's alarms, without those of mirrors of which something is listed that says the same.
+
+    A source has alarms of its own, as of a file that shrank, whatever else is wrong with it.
+    """
     listed = {row.fact.name for row in rows for check in row.checks if check.state != PASS}
     listed |= {row.fact.name for row in rows if row.word in ("Held", "Failed")}
     for alarm in facts.runs[0].alarms if facts.runs else ():
         if alarm.subject not in listed:
-            claim = "The last run raised an alarm"
-            since = _since(facts.runs, alarm)
-            complaints.append(
-                Complaint("bad", LAST_RUN, "runs", claim, alarm.text, since=since, about=alarm.subject)
-            )
-    return sorted(complaints, key=lambda complaint: _WORST.index(complaint.light))
+            since, claim = _since(facts.runs, alarm), "The last run raised an alarm"
+            yield Complaint("bad", LAST_RUN, "runs", claim, alarm.text, since=since, about=alarm.subject)
 
 
 def _since(runs: Iterable[RunFact], alarm: AlarmFact) -> dt.datetime:
