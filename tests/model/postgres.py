@@ -248,11 +248,11 @@ class PostgresWriter(Writer):
 
     def interleaved(self) -> None:
         """Two sessions at once, each of which is sent when it commits."""
-        marks = [len(self.source.events)]
-        for _ in range(2):
-            self.transaction()
-            marks.append(len(self.source.events))
-        self.source.interleave(*marks, self.random)
+        first = len(self.source.events)
+        self.transaction()
+        second = len(self.source.events)
+        self.transaction()
+        self.source.interleave(first, second, len(self.source.events), self.random)
 
     def shift(self) -> None:
         """UPDATE t SET id = id + 1: rows that move onto each other's keys."""
