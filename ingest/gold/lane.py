@@ -79,6 +79,10 @@ class Steps:
         """Tables created again: they clear the rows like a truncate."""
         return tuple(step for step in self.ever if step.empties)
 
+    def emptied(self, place: str) -> str:
+        """The place of the last of these before a place; empty for none."""
+        return max((str(step.order) for step in self.incarnations if str(step.order) < place), default="")
+
 
 def lane_name(lanes: Collection[LaneId], lane: LaneId) -> str:
     """One of some lanes for display: the table, with its source where that tells it from another."""

@@ -127,16 +127,12 @@ def _standing(
     """
     if not keys or any({*era.keys} != {*keys} for era in lane.eras) or step.since:
         return None
-    emptied = max(
-        (str(other.order) for other in steps.ever if other.empties and other.order < step.order), default=""
-    )
     naming = _naming(steps.ever)
     spellings = [former(key, naming) for key in keys]
     cells = ", ".join(duck.member("after", name) for name in _spellings(step, steps.ever))
-    before = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last} AND order_key < {duck.text(str(step.order))}"
     changes = f"""SELECT {selected(spellings)}, coalesce({cells}) AS cell, types,
         (op = 'update' AND coalesce(partial, false)) OR list_aggregate(k, 'count') < {len(spellings)} AS untold
-        FROM {{changes.change}} WHERE {before} AND order_key > {duck.text(emptied)}"""
+        FROM {{changes.change}} WHERE {_since_emptied(lane, steps, step)}"""
     rows = lake.ask(
         f"""WITH {live_rows(changes, "cell", "types")}
         SELECT cell, types, false AS untold FROM live
@@ -145,6 +141,15 @@ def _standing(
             AND coalesce(place > (SELECT max(place) FROM rows WHERE op = 'truncate'), true)"""
     )
     return None if any(row["untold"] for row in rows) else [(row["cell"], row["types"]) for row in rows]
+
+
+def _since_emptied(lane: Lane, steps: Steps, step: SchemaStep) -> str:
+    """The condition of a lane's changes before a step, and after the last one that removed all rows."""
+    place = str(step.order)
+    before = (
+        f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last} AND order_key < {duck.text(place)}"
+    )
+    return f"{before} AND order_key > {duck.text(steps.emptied(place))}"
 
 
 def _on_cells(step: SchemaStep, cells: Iterable[tuple[str | None, str]], names: Sequence[str]) -> int:
@@ -164,14 +169,12 @@ def _has_nulls(lake: Tables, lane: Lane, steps: Steps, step: SchemaStep, keys: C
     earlier = [other for other in steps.ever if other.order < step.order]
     names = former(step.column, _naming(earlier))
     added = [str(other.order) for other in earlier if other.action == "add_column" and other.column in names]
-    emptied = [str(other.order) for other in earlier if other.empties]
     has = " OR ".join(duck.has_member("after", name) for name in names)
     cells = ", ".join(duck.member("after", name) for name in names)
-    before = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last} AND order_key < {duck.text(str(step.order))}"
     spellings = [former(key, _naming(steps.ever)) for key in keys]
     changes = f"""SELECT {selected(spellings)},
         CASE WHEN {has} THEN coalesce({cells}) IS NULL ELSE order_key > {duck.text(max(added, default=""))} END AS missing
-        FROM {{changes.change}} WHERE {before} AND order_key > {duck.text(max(emptied, default=""))}
+        FROM {{changes.change}} WHERE {_since_emptied(lane, steps, step)}
         AND (op <> 'update' OR NOT coalesce(partial, false) OR {has})"""
     rows = lake.ask(f"WITH {live_rows(changes, 'missing')} SELECT 1 AS n FROM live WHERE missing LIMIT 1")
     return bool(rows)
