@@ -330,27 +330,24 @@ def _declared(declared: Keys, statements: Sequence[PlacedEffects]) -> list[Era]:
 
     A name that was given again means the new column; a column that is added again has been there before.
     """
-    last_names, added = {name: name for name in declared}, dict[str, int]()
-    for number, (_, effects) in enumerate(statements):
-        renamed = _renamed(effects)
+    last_names, added = {name: name for name in declared}, set[str]()
+    # each place with the former names by the new ones, and the new columns
+    done: list[tuple[str, dict[str, str], set[str]]] = []
+    for place, effects in statements:
+        renamed = {effect.name: effect.new_name for effect in effects if effect.action == "rename_column"}
+        new = {effect.name for effect in effects if effect.action == "add_column"} - added
         made = {name for effect in effects for name in columns_made(effect)}
         last_names = {
             name: name if name in made else renamed.get(last_name, last_name)
             for name, last_name in last_names.items()
         }
-        new = {effect.name: number for effect in effects if effect.action == "add_column"}
-        added = new | added
+        added |= new
+        done.append((place, {to: was for was, to in renamed.items()}, new))
     keys = tuple(dict.fromkeys(last_names.values()))
     result: list[Era] = []
-    for number in range(len(statements) - 1, -1, -1):
-        place, effects = statements[number]
-        former = {new: old for old, new in _renamed(effects).items()}
-        before = tuple(former.get(key, key) for key in keys if added.get(key) != number) or keys
+    for place, former, new in reversed(done):
+        before = tuple(former.get(key, key) for key in keys if key not in new) or keys
         if before != keys:
             result.append(Era(place, keys))
             keys = before
     return [Era("", keys), *reversed(result)]
-
-
-def _renamed(effects: Iterable[Effect]) -> dict[str, str]:
-    return {effect.name: effect.new_name for effect in effects if effect.action == "rename_column"}

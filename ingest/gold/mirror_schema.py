@@ -21,7 +21,6 @@ from ingest.gold.declared import Declared, declared_by, departed
 from ingest.gold.eras import Evidence, Run, evidence_of_lines
 from ingest.gold.ledger import Ledger
 from ingest.gold.policy import APPLIED, HELD, NOTICED, Subject, Verdict
-from ingest.gold.steps import steps
 from ingest.gold.work import Job
 from ingest.lake import histories
 from ingest.lake.adjusted_names import Adjusted
@@ -29,6 +28,7 @@ from ingest.lake.books import Line, merged_columns
 from ingest.lake.conditions import type_of
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Column, Era, Mirror, grown
+from ingest.lake.timeline import moments
 
 _EXACT = ("integer", "decimal")
 REKEYED = "its key has changed"
@@ -196,8 +196,11 @@ def _is_emptied(job: Job, lanes: Sequence[_Logged]) -> bool:
     """True if a new statement removes all rows that the mirror has."""
     if len(job.lanes | {lane.name for lane in lanes}) != 1 or job.rule.soft:
         return False
-    placed = (each for lane in lanes for each in steps(lane.statements, lane.subject))
-    return any(step.empties and batch > lanes[0].applied for step, batch in placed)
+    return any(
+        moment.empties and moment.statement.batch > lane.applied
+        for lane in lanes
+        for moment in moments(policy.applied(lane.statements, lane.subject), lane.subject.table)
+    )
 
 
 def subject_of(job: Job, mirror: Mirror, lane: LaneId, free_until: int) -> Subject:

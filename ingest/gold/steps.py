@@ -21,7 +21,7 @@ from ingest.lake import kept_texts, lanes
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror, rule_for
 from ingest.lake.names import folded
-from ingest.lake.resolve import DOUBTED, empties, leaves_open
+from ingest.lake.resolve import DOUBTED, leaves_open
 from ingest.lake.tables import Tables
 from ingest.lake.timeline import Moment, Structure, kind, moments
 from ingest.values.conversions import KEEP, in_charset
@@ -137,13 +137,10 @@ def _steps_of(moment: Moment, subject: Subject) -> Iterator[SchemaStep]:
     if len(moment.effects) > 1:
         yield from _exchange(moment, subject)
         return
-    if moment.begins:
-        filled = effect.action != "create_table" or effect.brings_rows or effect.note == DOUBTED
-        yield SchemaStep(order, "new_incarnation", filled=filled)
+    if moment.empties:
+        yield SchemaStep(order, "new_incarnation", filled=_is_filled(effect))
         return
     match effect.action:
-        case "truncate" if empties(effect):
-            yield SchemaStep(order, "new_incarnation")
         case "relabel_column" if not leaves_open(effect, table):
             label = (str(effect.default), to)
             yield SchemaStep(order, "retype_column", name, label=label)
@@ -171,6 +168,11 @@ def _steps_of(moment: Moment, subject: Subject) -> Iterator[SchemaStep]:
             yield from _leave(effect, subject, order)
         case "add_primary_key" if effect.solid:
             yield from _without_nulls(moment, subject)
+
+
+def _is_filled(effect: Effect) -> bool:
+    """True if a table may have rows that no message shows, after an effect that has taken its own away."""
+    return effect.action not in ("create_table", "truncate") or effect.brings_rows or effect.note == DOUBTED
 
 
 def _retype(moment: Moment) -> Iterator[SchemaStep]:

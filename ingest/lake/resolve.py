@@ -22,7 +22,7 @@ from ingest.lake.adjusted_names import AdjustedNames
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement
 from ingest.lake.reach import Reach
-from ingest.lake.timeline import LEAVES_NAME, Presence, Structure, made_by
+from ingest.lake.timeline import LEAVES_NAME, RESPELT, Presence, Structure, made_by
 from ingest.order import behind, is_weak, order_of, same_place
 
 Lanes = Iterable[LaneId]
@@ -42,7 +42,6 @@ Sent = Callable[[str, TableId], Mapping[str, SentColumn]]
 Came = Callable[..., bool]
 """Whether a table of a source may have sent rows between two places; with a time, rows that are not newer than that; with
 ``surely=True`` whether it has, so that rows whose place is not known do not count."""
-RESPELT = "respelt"  # note of a truncate whose change names the table in another letter case than the rows
 DOUBTED = "doubted"  # note of a create_table that may be of another table, whose name differs in letter case
 EMPTY = "empty"  # note of a truncate_partition: the table that becomes a partition has sent no row
 CARRIED = (
@@ -703,11 +702,6 @@ def _takes(sent: Mapping[str, SentColumn], old: str, name: str, order: str) -> b
         return old in sent or sent[name].low > order
     all_capitals = all(other == other.upper() for other in sent)
     return old not in sent or not (sent[old].high > order or all_capitals)
-
-
-def empties(effect: Effect) -> bool:
-    """True of a TRUNCATE that no change of the table says: its message names another table, or another spelling."""
-    return effect.action == "truncate" and effect.note in (RESPELT, REACHED)
 
 
 def _onto(table: TableId, effect: Effect) -> Effect:

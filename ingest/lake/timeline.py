@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ingest import types
 from ingest.change import TableId
 from ingest.ddl import EXCHANGED, UNREAD, ColumnDefinition, Effect
 from ingest.ddl.columns import implicit
-from ingest.ddl.effect_model import COPIED, definition_of, of_column
+from ingest.ddl.effect_model import COPIED, REACHED, definition_of, of_column
 from ingest.lake.logged_statements import Statement
 from ingest.lake.names import folded
 from ingest.values.conversions import UNSAID, named
 
 LEAVES_NAME = ("drop_table", "rename_table")
 """After these no table has the name."""
+RESPELT = "respelt"  # note of a truncate whose change names the table in another letter case than the rows
 OF_KEYS = frozenset({"create_table", "add_primary_key", "drop_primary_key"})
 _OF_CHARSETS = frozenset({"create_table", "default_charset", "convert_charset"})
 Keys = tuple[str, ...]
@@ -49,6 +50,16 @@ def columns_made(effect: Effect) -> set[str]:
         return {column.name for column in effect.columns}
     name = effect.new_name if effect.action == "rename_column" else effect.name
     return {name} if effect.action in ("add_column", "rename_column") else set()
+
+
+_Value = TypeVar("_Value")
+
+
+def _without(values: Mapping[str, _Value], names: Iterable[str]) -> dict[str, _Value]:
+    rest = dict(values)
+    for name in names:
+        rest.pop(name, None)
+    return rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +114,14 @@ class Structure:
         left = {fold(each.name) for each in ring if each.action in ("drop_column", "rename_column")}
         made = {fold(name): name for each in ring for name in columns_made(each)}
         changed, charset = self._changed(ring), effect.charset or UNSAID
-        columns = {name: column for name, column in self.columns.items() if name not in left} | changed
+        columns = _without(self.columns, left) | changed
         for key in effect.keys if effect.action in OF_KEYS else ():
             columns[fold(key)] = replace(columns.get(fold(key), self.column(key)), nullable=False)
-        gone = {**self.gone, **dict.fromkeys(left, place)}
-        names = {name: spelt for name, spelt in self.names.items() if name not in left}
+        names = _without(self.names, left)
         return replace(
             self,
             columns=columns,
-            gone={name: since for name, since in gone.items() if name not in changed},
+            gone=_without({**self.gone, **dict.fromkeys(left, place)}, changed),
             keys=key_after(ring, self.keys, fold),
             names={**made, **names} if effect.action == "add_column" else {**names, **made},
             made=(self.made - left).union(() if effect.note == "if-not-exists" else made),
@@ -166,24 +176,24 @@ class Structure:
                 if lost:  # it may have the values of a column that it replaces
                     column = replace(column, default=None, has_default=True, note=UNREAD)
                 yield replace(of_column("add_column", made.table, column), guarded=True)
-            elif self._retypes(copied, self.columns.get(name), kinds.get(name, "unknown")):
-                column = replace(copied, note=copied.note or COPIED)
-                effect, old = of_column("modify_column", made.table, column), self.columns.get(name)
-                was_nullable = old is not None and old.type is not None and old.nullable is not False
+            elif self._retypes(copied, kinds.get(name, "unknown")):
+                column, old = replace(copied, note=copied.note or COPIED), self.column(name)
+                effect = of_column("modify_column", made.table, column)
+                was_nullable = old.type is not None and old.nullable is not False
                 yield replace(effect, solid=copied.nullable is False and was_nullable)
         for name in sorted(lost & self.columns.keys()):
             yield Effect("drop_column", made.table, self.columns[name].name)
         if self.keys and made.keys and self.keys != made.keys:
             yield Effect("add_primary_key", made.table, keys=made.keys)
 
-    @staticmethod
-    def _retypes(new: ColumnDefinition, old: ColumnDefinition | None, sent: str) -> bool:
+    def _retypes(self, new: ColumnDefinition, sent: str) -> bool:
+        old = self.column(new.name)
         if new.type is None or new.note == "generated":
             return False
-        if old is not None and old.type is not None:
-            kept = old.nullable is False or new.nullable is not False
-            return (new.type, new.declared) != (old.type, old.declared) or not kept
-        return sent != "unknown" and types.delta(sent) != types.delta(new.type)
+        if old.type is None:
+            return sent != "unknown" and types.delta(sent) != types.delta(new.type)
+        kept = old.nullable is False or new.nullable is not False
+        return (new.type, new.declared) != (old.type, old.declared) or not kept
 
 
 Made = tuple[str, object]
@@ -236,6 +246,13 @@ class Moment(NamedTuple):
     def effect(self) -> Effect:
         """The effect, or the first of the renames."""
         return self.effects[0]
+
+    @property
+    def empties(self) -> bool:
+        """True if all rows so far are gone: a new table begins, or a TRUNCATE of which no change of the table tells, because its
+        message names another table, or another spelling.
+        """
+        return self.begins or (self.effect.action == "truncate" and self.effect.note in (RESPELT, REACHED))
 
     @property
     def place(self) -> Any:

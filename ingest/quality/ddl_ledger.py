@@ -13,7 +13,6 @@ from ingest.lake.decisions import DISMISS
 from ingest.lake.logged_statements import Statement, touched
 from ingest.lake.names import mirror_path
 from ingest.lake.resolve import (
-    empties,
     is_pinned,
     leaves_open,
     leaves_values,
@@ -82,8 +81,6 @@ def beginning(about: Iterable[Statement], rule: TableRule, table: TableId, last:
         if table in touched(effect)
     )
     cleared = [
-        Cleared(moment.place, moment.statement.batch)
-        for moment in moments(effects, table)
-        if moment.begins or empties(moment.effect)
+        Cleared(moment.place, moment.statement.batch) for moment in moments(effects, table) if moment.empties
     ]
     return cleared[-1] if cleared else None

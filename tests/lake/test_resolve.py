@@ -16,13 +16,13 @@ from ingest.lake.resolve import (
     EMPTY,
     UNSEEN,
     SentColumn,
-    empties,
     hides_rows,
     is_archive,
     is_copy,
     leaves_open,
     resolved,
 )
+from ingest.lake.timeline import moments
 from ingest.order import Order, order_key
 
 
@@ -270,11 +270,17 @@ def test_a_table_that_comes_back_under_its_name() -> None:
     assert [("swap_table", "depot"), ("add_column", "depot")] == meant(texts, "depot")[2]
 
 
+def empties(statements: list[Statement]) -> list[tuple[str, bool]]:
+    """What statements do to the depot, and whether it loses all its rows by that."""
+    about = resolved(statements, [("s", table("depot"))])
+    effects = ((each, effect) for each in about for effect in each.effects if effect.table == table("depot"))
+    return [(moment.effect.action, moment.empties) for moment in moments(effects, table("depot"))]
+
+
 def test_a_table_that_comes_back_empty() -> None:
     """The rows were under its own name, and the TRUNCATE's change is of the other: all of them stayed."""
     texts = said("RENAME TABLE depot TO t", "TRUNCATE TABLE t", "RENAME TABLE t TO depot")
-    [*_, emptied] = resolved(texts, [("s", table("depot"))])[-1].effects
-    assert ("truncate", table("depot"), True) == (emptied.action, emptied.table, empties(emptied))
+    assert ("truncate", True) == empties(texts)[-1]
 
 
 def test_an_emptied_copy_empties_no_table() -> None:
@@ -282,7 +288,7 @@ def test_an_emptied_copy_empties_no_table() -> None:
     texts = said(
         "CREATE TABLE _depot_gho LIKE depot", "TRUNCATE TABLE _depot_gho", "RENAME TABLE depot TO _depot_del, _depot_gho TO depot"
     )  # fmt: skip
-    assert not any(empties(one) for one in resolved(texts, [("s", table("depot"))])[-1].effects)
+    assert not any(is_emptied for _, is_emptied in empties(texts))
 
 
 def test_a_table_that_comes_back_to_another() -> None:

@@ -95,7 +95,7 @@ def test_moments_say_what_was_there_before_and_what_is_there_after() -> None:
     """Each walk over statements asks these."""
     texts = [CREATED, "ALTER TABLE depot DROP COLUMN c", "DROP TABLE depot", CREATED]
     statements = [replace(said(text, 5 + number), event_time=number) for number, text in enumerate(texts)]
-    told = [
+    seen = [
         (moment.begins, {*moment.before.columns}, {*moment.after.columns}, {*moment.after.left})
         for moment in moments(((each, effect) for each in statements for effect in each.effects), DEPOT)
     ]
@@ -104,7 +104,7 @@ def test_moments_say_what_was_there_before_and_what_is_there_after() -> None:
         (False, {"a", "b", "c"}, {"a", "b"}, {"c"}),
         (False, {"a", "b"}, {"a", "b"}, {"c"}),
         (True, {"a", "b"}, {"a", "b", "c"}, set()),
-    ] == told
+    ] == seen
 
 
 def test_columns_that_are_gone_are_told_apart_by_their_letter_case() -> None:
