@@ -178,19 +178,19 @@ Problem = tuple[int, int, str]
 
 @dataclass(frozen=True, slots=True)
 class _YamlFault:
-    """What the library says of a text that is not YAML, and what the text has there."""
+    """What the library says of a document that is not YAML, and what the document has there."""
 
-    text: str
+    document: str
     mark: Any  # the library's, or `_Place`
     opened: Any  # where what it was reading begins
     said: str
     context: str
 
     @classmethod
-    def of(cls, error: MarkedYAMLError, text: str) -> _YamlFault:
+    def of(cls, error: MarkedYAMLError, document: str) -> _YamlFault:
         mark = error.problem_mark or error.context_mark or _NOWHERE
         said = str(error.problem or "the file is not YAML").strip()
-        return cls(text, mark, error.context_mark or mark, said, str(error.context or "").strip())
+        return cls(document, mark, error.context_mark or mark, said, str(error.context or "").strip())
 
     @property
     def line(self) -> int:
@@ -211,7 +211,7 @@ def _yaml_problem(error: MarkedYAMLError, text: str) -> Problem:
 
 def _out_of_place(fault: _YamlFault) -> Problem | None:
     for words, problem in _REFUSED.items():
-        if fault.text.startswith(words, fault.mark.index):
+        if fault.document.startswith(words, fault.mark.index):
             return fault.here(problem)
     return None
 
@@ -223,7 +223,7 @@ _REFUSED = {
 
 
 def _not_closed(fault: _YamlFault) -> Problem | None:
-    bracket = fault.text[fault.opened.index :][:1]
+    bracket = fault.document[fault.opened.index :][:1]
     closing = _CLOSES.get(bracket)
     if not closing or not fault.context.startswith("while parsing a flow"):
         return None
@@ -237,7 +237,7 @@ def _second_value(fault: _YamlFault) -> Problem | None:
     """A colon where there can be no value: of a second key on the line, or as the text of a line above goes on in this one."""
     if not fault.said.startswith("mapping values are not allowed"):
         return None
-    lines, line = fault.text.splitlines(), fault.line
+    lines, line = fault.document.splitlines(), fault.line
     if re.search(r":\s", lines[line - 1][: fault.mark.column]):
         return fault.here("a second key on this line; write each key on a line of its own")
     before = next((n for n in range(line - 1, 0, -1) if _COMMENT.sub("", lines[n - 1]).strip()), line)
@@ -251,7 +251,7 @@ def _second_value(fault: _YamlFault) -> Problem | None:
 def _no_value(fault: _YamlFault) -> Problem | None:
     if not fault.said.startswith("could not find expected ':'"):
         return None
-    return _without_colon(fault.text.splitlines(), fault.opened.line + 1)
+    return _without_colon(fault.document.splitlines(), fault.opened.line + 1)
 
 
 def _not_aligned(fault: _YamlFault) -> Problem | None:

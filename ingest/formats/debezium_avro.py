@@ -40,7 +40,8 @@ ABOUT: About = replace(
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one framed datum; a DDL message may name several tables and gives one for each."""
-    if not message.value:  # a record without bytes, in files
+    # a record without bytes, as files have it for a null value
+    if message.value is None or (not message.value and message.key is None):
         return [debezium.no_value(message, _key(message.key, hints), hints)]
     text, row = connect_avro.unframed(message.value, hints)
     if row is None:
