@@ -228,7 +228,8 @@ class Presence:
         elif effect.action == "create_table":
             made = made_by(statement)
             proves = self.gone or (effect.note != "if-not-exists" and self.made != made)
-            self.gone, self.made = False, made
+            if proves:
+                self.gone, self.made = False, made
             return proves
         return False
 

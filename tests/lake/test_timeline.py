@@ -107,6 +107,17 @@ def test_moments_say_what_was_there_before_and_what_is_there_after() -> None:
     ] == seen
 
 
+def test_a_repeated_create_begins_no_new_table_after_a_script() -> None:
+    """A CREATE TABLE IF NOT EXISTS, or a snapshot's description, that came between was taken for the table's CREATE."""
+    script = "CREATE TABLE IF NOT EXISTS depot (a INT PRIMARY KEY, b VARCHAR(9), c DATE)"
+    texts = [(CREATED, 1), (script, 2), (CREATED, 1)]
+    statements = [
+        replace(said(text, 5 + number), event_time=time) for number, (text, time) in enumerate(texts)
+    ]
+    effects = ((each, effect) for each in statements for effect in each.effects)
+    assert [True, False, False] == [moment.begins for moment in moments(effects, DEPOT)]
+
+
 def test_columns_that_are_gone_are_told_apart_by_their_letter_case() -> None:
     """The mirror may have both, and a rule that names the former one is to be corrected."""
     statements: list[Statement] = [said(CREATED), said("ALTER TABLE depot RENAME COLUMN b TO B", 6)]
