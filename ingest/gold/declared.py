@@ -115,7 +115,7 @@ class _Columns:
         """
         declared, effect = self.declared, moment.effect
         was = {rename.new_name: rename.name for rename in moment.effects if rename.action == "rename_column"}
-        made = {name for each in moment.effects for name in columns_made(each)}
+        made = dict.fromkeys(name for each in moment.effects for name in columns_made(each))
         declared.keys = moment.after.keys
         if effect.action == "comment_column":
             declared.comments[effect.name] = effect.comment or ""
@@ -145,7 +145,7 @@ class _Columns:
 
 def _respelt(effect: Effect, vacant: Collection[str], subject: Subject) -> set[str]:
     """Names of former columns that an effect gives again in another letter case: a mirror cannot have both."""
-    made, seen = columns_made(effect), subject.sent.keys() | subject.known.keys()
+    made, seen = {*columns_made(effect)}, subject.sent.keys() | subject.known.keys()
     spellings = {folded(name) for name in made}
     lost = {name for name in vacant if folded(name) in spellings}
     # rows that spell all names otherwise, as those of an Oracle table may, go on under theirs

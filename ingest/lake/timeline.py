@@ -44,12 +44,16 @@ def key_after(effects: Iterable[Effect], keys: Keys, fold: Callable[[str], str] 
     return keys
 
 
-def columns_made(effect: Effect) -> set[str]:
-    """The column names that exist after an effect."""
-    if effect.action == "create_table":
-        return {column.name for column in effect.columns}
-    name = effect.new_name if effect.action == "rename_column" else effect.name
-    return {name} if effect.action in ("add_column", "rename_column") else set()
+def columns_made(effect: Effect) -> tuple[str, ...]:
+    """The column names that exist after an effect, in its order."""
+    match effect.action:
+        case "create_table":
+            return tuple(column.name for column in effect.columns)
+        case "add_column":
+            return (effect.name,)
+        case "rename_column":
+            return (effect.new_name,)
+    return ()
 
 
 _Value = TypeVar("_Value")
@@ -66,7 +70,8 @@ def _without(values: Mapping[str, _Value], names: Iterable[str]) -> dict[str, _V
 class Structure:
     """A table's columns and key at a place of its history, as far as statements show them.
 
-    Names that ``fold`` makes alike are one name: any letter case, or with `str` only the same. A column of the key is NOT NULL,
+    Names that ``fold`` makes alike are one name: any letter case, or with `str` only the same, as in a table of PostgreSQL that
+    was created with names that differ in letter case alone. A column of the key is NOT NULL,
     and a column without a character set of its own has that of its table.
     """
 
@@ -100,7 +105,7 @@ class Structure:
 
     def spelling(self, name: str, sent: Collection[str]) -> str:
         """A column's name as the statement wrote it that made the column, else as rows have it."""
-        made = self.names.get(name.casefold())
+        made = self.names.get(self.fold(name))
         if made is not None and (made in sent or name not in sent):
             return made
         others = [other for other in sent if other.casefold() == name.casefold()]
@@ -111,6 +116,9 @@ class Structure:
         ring, fold = (*self.ring, effect), self.fold
         if is_open(ring):
             return replace(self, ring=ring)
+        given = {*columns_made(effect)}
+        if len({*map(fold, given)}) < len(given):
+            return replace(self, fold=str).after(effect, place)
         left = {fold(each.name) for each in ring if each.action in ("drop_column", "rename_column")}
         made = {fold(name): name for each in ring for name in columns_made(each)}
         changed, charset = self._changed(ring), effect.charset or UNSAID

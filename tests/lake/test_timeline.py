@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from ingest import ddl
+from ingest.change import TableId
 from ingest.gold import eras
 from ingest.gold.declared import declared_by, departed
 from ingest.gold.policy import Subject, by_statement
 from ingest.gold.steps import steps
 from ingest.lake.logged_statements import Statement
-from ingest.lake.resolve import resolved
+from ingest.lake.resolve import SentColumn, resolved
 from ingest.lake.timeline import Structure, moments
 from tests.gold.statements import DEPOT, said, subject
 
@@ -116,6 +118,27 @@ def test_a_repeated_create_begins_no_new_table_after_a_script() -> None:
     ]
     effects = ((each, effect) for each in statements for effect in each.effects)
     assert [True, False, False] == [moment.begins for moment in moments(effects, DEPOT)]
+
+
+def test_columns_that_differ_in_letter_case_alone_are_told_apart() -> None:
+    """In PostgreSQL a table may have both: DROP COLUMN took the other one, or either by the order of a set."""
+    table, sent = TableId("yard", "s", "depot"), SentColumn("000", "999", "int32")
+    texts = ['CREATE TABLE depot ("a" int, "A" int, b int)', 'ALTER TABLE depot DROP COLUMN "a"']
+    read = [ddl.effects(text, "postgres", "yard", "s", "depot") for text in texts]
+    statements = [
+        Statement(f"s{number}", "src", table, 5 + number, f"{5 + number:03}", text, each.kind, each.effects)
+        for number, (text, each) in enumerate(zip(texts, read, strict=True))
+    ]
+    rows = dict.fromkeys(["a", "A", "b"], sent)
+    dropped = resolved(statements, [("src", table)], lambda _source, _table: rows)[-1].effects
+    assert ["a"] == [effect.name for effect in dropped]
+
+
+def test_declared_columns_are_in_the_order_of_their_statements() -> None:
+    """A mirror's new columns had the order of a set."""
+    names = [f"c{number}" for number in range(20)]
+    created = said(f"CREATE TABLE depot ({', '.join(f'{name} INT' for name in names)})")
+    assert names == list(declared_by([created], subject()).columns)
 
 
 def test_columns_that_are_gone_are_told_apart_by_their_letter_case() -> None:
