@@ -156,11 +156,15 @@ class Structure:
         return {fold(column.name): column for column in columns}
 
     def _defined(self, effect: Effect) -> ColumnDefinition:
-        """A column as an effect leaves it: one that is there is not added, and one without a type may change its default."""
+        """A column as an effect leaves it: one that is there is not added, and one without a type may change its default.
+
+        A structure that comes with a statement which could not be read says the type that a column has by now.
+        """
         name, definition = self.fold(effect.name), definition_of(effect)
         column = self.columns.get(name, definition)
         if effect.action == "add_column" and name in self.made:
-            return column
+            is_retyped = effect.note == UNREAD and effect.type not in (None, column.type)
+            return replace(column, type=effect.type, declared=effect.declared) if is_retyped else column
         if effect.type is not None:
             return replace(definition, charset=effect.charset or self.charset)
         sets_default = effect.has_default or effect.note == "expression"

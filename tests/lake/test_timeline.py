@@ -8,6 +8,7 @@ import pytest
 
 from ingest import ddl
 from ingest.change import TableId
+from ingest.ddl import UNREAD, Effect
 from ingest.gold import eras
 from ingest.gold.declared import declared_by, departed
 from ingest.gold.policy import Subject, by_statement
@@ -77,6 +78,20 @@ def test_an_add_of_a_column_that_is_there_changes_nothing() -> None:
     assert "string" == declared_by(statements, subject()).columns["b"]
     changed = said("ALTER TABLE depot MODIFY b BIGINT", 7)
     assert ["string(9)"] == [step.old for step, _ in steps([*statements, changed], subject()) if step.retypes]
+
+
+def test_a_structure_says_the_type_that_a_column_has_after_an_unread_statement() -> None:
+    """The column was known already, so that the new type was dropped; its default is not in the structure."""
+    retyped = Effect("add_column", DEPOT, "b", type="int64", note=UNREAD)
+    unread = replace(said("ALTER TABLE depot FROB b", 6), kind="lossy", effects=(retyped,))
+    statements = [said("CREATE TABLE depot (a INT PRIMARY KEY, b INT NOT NULL DEFAULT 7)"), unread]
+    assert "int64" == declared_by(statements, subject()).columns["b"]
+    state = Structure()
+    for statement in statements:
+        for effect in statement.effects:
+            state = state.after(effect)
+    column = state.column("b")
+    assert ("int64", None, False, "7") == (column.type, column.declared, column.nullable, column.default)
 
 
 @pytest.mark.parametrize("begins", ["CREATE TABLE depot LIKE other", CREATED.replace(" b ", " d ")])
