@@ -11,7 +11,7 @@ from ingest.lake.decisions import DISMISS
 from ingest.lake.logged_statements import Statement
 from ingest.lake.names import folded
 from ingest.lake.resolve import CARRIED
-from ingest.lake.timeline import Moment, Structure, columns_made, moments
+from ingest.lake.timeline import Moment, columns_made, events, gone_after, moments
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class _Columns:
         if came in self.lost:
             self.lost.remove(came)
             declared.renewed |= {came} if new else set()
-        lost = _respelt(effect, moment.after.gone, self.subject)
+        lost = _respelt(effect, () if moment.finds else moment.after.gone, self.subject)
         if effect.action in ("drop_column", "rename_column") and drops_column(effect, self.subject):
             lost.add(name)
         if moment.begins and self.subject.policy == "evolve":
@@ -115,11 +115,10 @@ class _Columns:
         """
         declared, effect = self.declared, moment.effect
         was = {rename.new_name: rename.name for rename in moment.effects if rename.action == "rename_column"}
-        made = dict.fromkeys(name for each in moment.effects for name in columns_made(each))
         declared.keys = moment.after.keys
         if effect.action == "comment_column":
             declared.comments[effect.name] = effect.comment or ""
-        shown = {name: moment.after.column(name) for name in made}
+        shown = {name: moment.after.column(name) for name in moment.made}
         if effect.action == "modify_column":
             shown[effect.name] = moment.after.column(effect.name)
         logical = {name: column.type or self._type_of(was.get(name, name)) for name, column in shown.items()}
@@ -134,7 +133,7 @@ class _Columns:
         if effect.action == "create_table":
             return {}
         exchanges = len(moment.effects) > 1
-        return {name: was.get(name, "") for name in made if exchanges or name in moment.before.gone}
+        return {name: was.get(name, "") for name in moment.made if exchanges or name in moment.before.gone}
 
     def _type_of(self, name: str) -> str:
         subject = self.subject
@@ -157,8 +156,9 @@ def _respelt(effect: Effect, vacant: Collection[str], subject: Subject) -> set[s
 
 def departed(statements: Iterable[Statement], subject: Subject) -> dict[str, str]:
     """Columns that the source has dropped or renamed, under any policy, with the statements' places."""
-    structure = Structure(fold=str)
+    gone: dict[str, str] = {}
     counting = (statement for statement in statements if statement.decided != DISMISS)
-    for statement, effect in spelt(counting, subject):
-        structure = structure.after(effect, statement.order)
-    return dict(structure.gone)
+    for event in events(spelt(counting, subject), subject.table):
+        if not event.finds:
+            gone = gone_after(gone, event.effects, event.place)
+    return gone

@@ -28,7 +28,7 @@ from ingest.lake.books import Line, merged_columns
 from ingest.lake.conditions import type_of
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Column, Era, Mirror, grown
-from ingest.lake.timeline import moments
+from ingest.lake.timeline import events
 
 _EXACT = ("integer", "decimal")
 REKEYED = "its key has changed"
@@ -197,9 +197,9 @@ def _is_emptied(job: Job, lanes: Sequence[_Logged]) -> bool:
     if len(job.lanes | {lane.name for lane in lanes}) != 1 or job.rule.soft:
         return False
     return any(
-        moment.empties and moment.statement.batch > lane.applied
+        event.empties and event.statement.batch > lane.applied
         for lane in lanes
-        for moment in moments(policy.applied(lane.statements, lane.subject), lane.subject.table)
+        for event in events(policy.applied(lane.statements, lane.subject), lane.subject.table)
     )
 
 

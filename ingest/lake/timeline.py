@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from ingest import types
 from ingest.change import TableId
@@ -66,6 +66,23 @@ def _without(values: Mapping[str, _Value], names: Iterable[str]) -> dict[str, _V
     return rest
 
 
+def gone_after(
+    gone: Mapping[str, str], ring: Sequence[Effect], place: str, fold: Callable[[str], str] = str
+) -> dict[str, str]:
+    """The folded names that columns have had and no column has after an effect, or renames that exchange names, at a place.
+
+    Args:
+        gone: those before, with the places where columns left them.
+        ring: the effect or the renames. A MODIFY shows its column, but not a change of a default alone: it may mean another one.
+        place: the statement's.
+        fold: makes names alike.
+    """
+    left = [fold(effect.name) for effect in ring if effect.action in ("drop_column", "rename_column")]
+    shown = [effect.name for effect in ring if effect.action == "modify_column" and effect.type is not None]
+    shown += (name for effect in ring for name in columns_made(effect))
+    return _without({**gone, **dict.fromkeys(left, place)}, map(fold, shown))
+
+
 @dataclass(frozen=True, slots=True)
 class Structure:
     """A table's columns and key at a place of its history, as far as statements show them.
@@ -78,6 +95,7 @@ class Structure:
     columns: Mapping[str, ColumnDefinition] = field(default_factory=dict)  # by folded name
     # folded names that columns have had and no column has now, with the places of the statements
     gone: Mapping[str, str] = field(default_factory=dict)
+    left: frozenset[str] = frozenset()  # those of them that columns have left since the table began
     keys: Keys = ()
     names: Mapping[str, str] = field(default_factory=dict)  # of columns that statements made, by folded name
     # folded names of columns that were not there before their statements; CREATE TABLE IF NOT EXISTS may have found others
@@ -85,23 +103,17 @@ class Structure:
     fold: Callable[[str], str] = str.casefold
     charset: str = UNSAID  # of new columns
     converted: str = ""  # that of columns which no statement has defined
-    since: str = ""  # the place where the table began
     ring: tuple[Effect, ...] = ()  # the first of renames that exchange names
 
     def column(self, name: str) -> ColumnDefinition:
         """A column as statements have defined it so far."""
         return self.columns.get(self.fold(name)) or ColumnDefinition(name, charset=self.converted)
 
-    @property
-    def left(self) -> set[str]:
-        """The folded names that columns have had since the table began, and that no column has now."""
-        return {name for name, place in self.gone.items() if place > self.since}
-
     def begun(self, place: str, effect: Effect) -> Structure:
         """A new table in the place of this one, whose columns are gone, with those that its beginning names."""
         gone = {**self.gone, **dict.fromkeys(self.columns, place)}
         made = frozenset(map(self.fold, columns_made(effect)))
-        return Structure(gone=gone, keys=self.keys, made=made, fold=self.fold, since=place)
+        return Structure(gone=gone, keys=self.keys, made=made, fold=self.fold)
 
     def spelling(self, name: str, sent: Collection[str]) -> str:
         """A column's name as the statement wrote it that made the column, else as rows have it."""
@@ -111,17 +123,21 @@ class Structure:
         others = [other for other in sent if other.casefold() == name.casefold()]
         return name if name in sent or len(others) != 1 else others[0]
 
-    def after(self, effect: Effect, place: str = "") -> Structure:
-        """The structure after an effect at a place; renames that exchange names apply together, with the last of them."""
+    def after(self, effect: Effect, place: str = "", *, finds: bool = False) -> Structure:
+        """The structure after an effect at a place; renames that exchange names apply together, with the last of them.
+
+        A script that ``finds`` its table leaves the names free that columns have left.
+        """
         ring, fold = (*self.ring, effect), self.fold
         if is_open(ring):
             return replace(self, ring=ring)
         given = {*columns_made(effect)}
         if len({*map(fold, given)}) < len(given):
-            return replace(self, fold=str).after(effect, place)
+            return replace(self, fold=str).after(effect, place, finds=finds)
         left = {fold(each.name) for each in ring if each.action in ("drop_column", "rename_column")}
         made = {fold(name): name for each in ring for name in columns_made(each)}
-        changed, charset = self._changed(ring), effect.charset or UNSAID
+        gone = self.gone if finds else gone_after(self.gone, ring, place, fold)
+        changed, charset = _without(self._changed(ring), gone), effect.charset or UNSAID
         columns = _without(self.columns, left) | changed
         for key in effect.keys if effect.action in OF_KEYS else ():
             columns[fold(key)] = replace(columns.get(fold(key), self.column(key)), nullable=False)
@@ -129,7 +145,8 @@ class Structure:
         return replace(
             self,
             columns=columns,
-            gone=_without({**self.gone, **dict.fromkeys(left, place)}, changed),
+            gone=gone,
+            left=(self.left | left) & gone.keys(),
             keys=key_after(ring, self.keys, fold),
             names={**made, **names} if effect.action == "add_column" else {**names, **made},
             made=(self.made - left).union(() if effect.note == "if-not-exists" else made),
@@ -246,14 +263,13 @@ class Presence:
         return False
 
 
-class Moment(NamedTuple):
-    """What one effect, or renames that exchange names, did to a table; it ``begins`` a new table with it, or not."""
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One effect on a table, or renames that exchange names; it ``begins`` a new table with it, or not."""
 
     statement: Statement
     effects: tuple[Effect, ...]
     begins: bool
-    before: Structure
-    after: Structure
 
     @property
     def effect(self) -> Effect:
@@ -268,20 +284,48 @@ class Moment(NamedTuple):
         return self.begins or (self.effect.action == "truncate" and self.effect.note in (RESPELT, REACHED))
 
     @property
+    def finds(self) -> bool:
+        """True of a script for a table that is there: CREATE TABLE IF NOT EXISTS, but not a snapshot's description of it."""
+        is_guarded = self.effect.note == "if-not-exists" and not self.begins
+        return is_guarded and self.statement.kind != "none"
+
+    @property
     def place(self) -> Any:
         """Its order key; a step of the ledger has one in the place of an order."""
         return self.statement.order
 
 
+@dataclass(frozen=True, slots=True)
+class Moment(Event):
+    """An event, and the table's structure before and after it."""
+
+    before: Structure
+    after: Structure
+
+    @property
+    def made(self) -> list[str]:
+        """The names that columns get, in order; a script that finds its table does not bring a column back."""
+        names = dict.fromkeys(name for effect in self.effects for name in columns_made(effect))
+        gone = {folded(name) for name in self.before.gone} if self.finds else set()
+        return [name for name in names if folded(name) not in gone]
+
+
+def events(effects: Iterable[tuple[Statement, Effect]], table: TableId) -> Iterator[Event]:
+    """What happened to a table, by the effects on it, in order, each with its statement."""
+    presence = Presence()
+    for statement, ring in rings(effects):
+        yield Event(statement, ring, presence.begins(ring[0], statement, table))
+
+
 def moments(effects: Iterable[tuple[Statement, Effect]], table: TableId) -> Iterator[Moment]:
     """The timeline of a table by the effects on it, in order, each with its statement; names are as their rows spell them."""
-    presence, structure = Presence(), Structure(fold=str)
-    for statement, ring in rings(effects):
-        before, begins = structure, presence.begins(ring[0], statement, table)
-        structure = structure.begun(statement.order, ring[0]) if begins else structure
-        for effect in ring:
-            structure = structure.after(effect, statement.order)
-        yield Moment(statement, ring, begins, before, structure)
+    structure = Structure(fold=str)
+    for event in events(effects, table):
+        before = structure
+        structure = structure.begun(event.place, event.effect) if event.begins else structure
+        for effect in event.effects:
+            structure = structure.after(effect, event.place, finds=event.finds)
+        yield Moment(event.statement, event.effects, event.begins, before, structure)
 
 
 def rings(effects: Iterable[tuple[Statement, Effect]]) -> Iterator[tuple[Statement, tuple[Effect, ...]]]:

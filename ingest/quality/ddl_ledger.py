@@ -19,7 +19,7 @@ from ingest.lake.resolve import (
     renamed_into,
 )
 from ingest.lake.tables import Tables
-from ingest.lake.timeline import LEAVES_NAME, moments
+from ingest.lake.timeline import LEAVES_NAME, events
 from ingest.lake.understood import understood
 
 
@@ -81,6 +81,6 @@ def beginning(about: Iterable[Statement], rule: TableRule, table: TableId, last:
         if table in touched(effect)
     )
     cleared = [
-        Cleared(moment.place, moment.statement.batch) for moment in moments(effects, table) if moment.empties
+        Cleared(event.place, event.statement.batch) for event in events(effects, table) if event.empties
     ]
     return cleared[-1] if cleared else None

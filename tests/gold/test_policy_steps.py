@@ -10,7 +10,7 @@ from ingest import ddl
 from ingest.change import Change, Image, Op
 from ingest.fold import Placed, SchemaStep, copies, fold
 from ingest.gold import retyped
-from ingest.gold.declared import declared_by
+from ingest.gold.declared import declared_by, departed
 from ingest.gold.policy import APPLIED, HELD, LOGGED, PARTLY, Subject, judge
 from ingest.gold.steps import steps
 from ingest.lake.decisions import APPROVE, DISMISS
@@ -61,6 +61,27 @@ def test_an_existing_column_is_not_added() -> None:
     assert ["add_column", "drop_column", "add_column"] == [
         step.action for step, _ in steps([said(plain, 1), dropped, said(guarded, 3)], subject())
     ]
+
+
+def test_a_script_that_finds_its_table_brings_no_column_back() -> None:
+    """CREATE TABLE IF NOT EXISTS does nothing, so that a former column leaves when its name is given again."""
+    texts = ["CREATE TABLE depot (a INT, c INT)", "ALTER TABLE depot DROP COLUMN c"]
+    script = "CREATE TABLE IF NOT EXISTS depot (a INT, c INT)"
+    again = "ALTER TABLE depot ADD COLUMN c INT DEFAULT 5"
+    statements = [said(text, 5 + number) for number, text in enumerate([*texts, script, again])]
+    cleared, *others = steps(statements, subject())
+    assert "new_incarnation" == cleared[0].action
+    assert ["drop_column", "add_column"] == [step.action for step, _ in others if step.column == "c"]
+    before, evolving = statements[:3], subject("evolve")
+    assert {"c": "006"} == departed(before, subject())
+    assert "006" == declared_by(before, evolving).gone["c"]
+    assert ["a"] == [*declared_by(before, evolving).columns]
+    begun = [*statements[:2], said("DROP TABLE depot", 7), said(script, 8)]
+    assert {} == departed(begun, subject())
+    described = replace(said(script, 7), kind="none")
+    added = steps([*statements[:2], described, statements[3]], subject())[1:]
+    assert ["add_column"] == [step.action for step, _ in added]
+    assert {} == departed([*statements[:2], described], subject())
 
 
 @pytest.mark.parametrize(
