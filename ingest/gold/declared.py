@@ -122,9 +122,13 @@ class _Columns:
         if effect.action == "modify_column":
             shown[effect.name] = moment.after.column(effect.name)
         logical = {name: column.type or self._type_of(was.get(name, name)) for name, column in shown.items()}
+        # an effect that leaves the column's definition alone has no comment of its own
+        said = {column.name: column.comment for column in effect.columns} or {effect.name: effect.comment}
+        adds_again = effect.action == "add_column" and effect.name in moment.before.made
         comments = {
-            name: declared.comments.get(was[name]) if name in was else column.comment
-            for name, column in shown.items()
+            name: declared.comments.get(was[name]) if name in was else said.get(name)
+            for name in shown
+            if not adds_again
         }
         declared.columns |= logical
         declared.comments |= {name: comment for name, comment in comments.items() if comment is not None}

@@ -223,7 +223,7 @@ def _without_nulls(moment: Moment, subject: Subject) -> Iterator[SchemaStep]:
 def _convert(moment: Moment, subject: Subject) -> Iterator[SchemaStep]:
     """What ``CONVERT TO CHARACTER SET`` does to text columns; types that no statement names come from messages."""
     effect, before, charset = moment.effect, moment.before, str(moment.effect.charset)
-    for name in sorted({*subject.known, *subject.sent, *before.columns} - before.left):
+    for name in sorted({*subject.known, *subject.sent, *before.columns} - _vacant(before, subject)):
         column = before.column(name)
         known = types.base(column.type or subject.known.get(name, "unknown"))
         if column.charset != charset and known in (*_TEXTS, "unknown"):
@@ -258,10 +258,17 @@ def _revive(name: str, moment: Moment, subject: Subject, *, but: str = "") -> It
 
     It stays if it is the column that gets the name (``but``): a statement that could not be read has made it again.
     """
-    left = moment.before.left - {but}
-    for former in sorted(left):
+    for former in sorted(_vacant(moment.before, subject) - {but}):
         if former == name or (subject.respells and folded(former) == folded(name)):
             yield SchemaStep(moment.place, "drop_column", former)
+
+
+def _vacant(structure: Structure, subject: Subject) -> frozenset[str]:
+    """The names of former columns; where a mirror cannot have two in other letter cases, a column has taken those like its own."""
+    if not structure.left or not subject.respells:
+        return structure.left
+    taken = {*map(folded, structure.made)}
+    return frozenset(name for name in structure.left if folded(name) not in taken)
 
 
 def _leave(effect: Effect, subject: Subject, order: Any) -> Iterator[SchemaStep]:

@@ -113,7 +113,8 @@ class Structure:
         """A new table in the place of this one, whose columns are gone, with those that its beginning names."""
         gone = {**self.gone, **dict.fromkeys(self.columns, place)}
         made = frozenset(map(self.fold, columns_made(effect)))
-        return Structure(gone=gone, keys=self.keys, made=made, fold=self.fold)
+        keys = () if effect.keys else self.keys
+        return Structure(gone=gone, keys=keys, made=made, fold=self.fold)
 
     def spelling(self, name: str, sent: Collection[str]) -> str:
         """A column's name as the statement wrote it that made the column, else as rows have it."""
@@ -149,11 +150,17 @@ class Structure:
             left=(self.left | left) & gone.keys(),
             keys=key_after(ring, self.keys, fold),
             names={**made, **names} if effect.action == "add_column" else {**names, **made},
-            made=(self.made - left).union(() if effect.note == "if-not-exists" else made),
+            made=self._made_after(effect, left, made),
             charset=charset if effect.action in _OF_CHARSETS else self.charset,
             converted=charset if effect.action == "convert_charset" else self.converted,
             ring=(),
         )
+
+    def _made_after(self, effect: Effect, left: set[str], made: Iterable[str]) -> frozenset[str]:
+        """The columns that were not there before their statements; those of a table that leaves its name are gone with it."""
+        if effect.action in LEAVES_NAME:
+            return frozenset()
+        return (self.made - left).union(() if effect.note == "if-not-exists" else made)
 
     def _changed(self, ring: Sequence[Effect]) -> dict[str, ColumnDefinition]:
         """The columns that an effect, or renames that exchange names, make or define otherwise, by folded name."""
@@ -178,7 +185,7 @@ class Structure:
         A structure that comes with a statement which could not be read says the type that a column has by now.
         """
         name, definition = self.fold(effect.name), definition_of(effect)
-        column = self.columns.get(name, definition)
+        column = self.columns.get(name) or replace(definition, charset=definition.charset or self.converted)
         if effect.action == "add_column" and name in self.made:
             is_retyped = effect.note == UNREAD and effect.type not in (None, column.type)
             return replace(column, type=effect.type, declared=effect.declared) if is_retyped else column

@@ -124,6 +124,65 @@ def test_moments_say_what_was_there_before_and_what_is_there_after() -> None:
     ] == seen
 
 
+def test_a_new_table_has_its_own_key_only() -> None:
+    """Created again by a script it kept the former table's key."""
+    script = "CREATE TABLE IF NOT EXISTS depot (c DATE PRIMARY KEY, b INT)"
+    statements = [said(CREATED), said("DROP TABLE depot", 6), said(script, 7)]
+    assert ("c",) == declared_by(statements, subject()).keys
+
+
+def test_columns_do_not_outlive_their_table_where_a_walk_has_no_statements() -> None:
+    """An ADD COLUMN in the next table of the name was taken for a repetition, and its keys kept their fraction."""
+    texts = [
+        "CREATE TABLE depot (a DATETIME PRIMARY KEY)",
+        "DROP TABLE depot",
+        "CREATE TABLE depot LIKE other",
+        "ALTER TABLE depot ADD COLUMN a DATETIME(3)",
+        "ALTER TABLE depot MODIFY a DATETIME",
+    ]
+    statements = [said(text, 5 + number) for number, text in enumerate(texts)]
+    shown = eras.Evidence((eras.Run(("a",), "005", "020"),))
+    assert "009" == eras.eras(shown, by_statement(statements, subject()), (), keyless=False)[-1].place
+
+
+def test_a_default_leaves_the_character_set_and_the_comment_of_a_column() -> None:
+    """A later MODIFY was taken for a change of the character set, and the comment from the CREATE came back."""
+    texts = [
+        "ALTER TABLE depot CONVERT TO CHARACTER SET latin1",
+        "ALTER TABLE depot ALTER COLUMN b SET DEFAULT 'x'",
+    ]
+    assert "latin1" == structure(*texts).column("b").charset
+    commented = replace(
+        said(CREATED, 6), effects=(Effect("comment_column", DEPOT, "b", comment="new"),), kind="none"
+    )
+    created = said("CREATE TABLE depot (a INT PRIMARY KEY, b INT COMMENT 'old')")
+    statements = [created, commented, said("ALTER TABLE depot ALTER COLUMN b SET DEFAULT 4", 7)]
+    assert {"b": "new"} == declared_by(statements, subject()).comments
+
+
+def test_columns_that_a_new_table_has_lost_at_its_beginning_are_vacant() -> None:
+    """What was done to it under its former name has the place of the rename."""
+    effects = [
+        Effect("rename_table", TableId("yard", None, "other"), to=DEPOT),
+        Effect("drop_column", DEPOT, "c"),
+    ]
+    renamed = said("RENAME TABLE other TO depot", 6)
+    created = said(CREATED)
+    seen = [(created, created.effects[0]), *((renamed, effect) for effect in effects)]
+    assert {"c"} == [*moments(seen, DEPOT)][-1].after.left
+
+
+def test_rows_that_keep_a_former_spelling_are_converted() -> None:
+    """Their column was taken for one that is gone, though a column has its name in another letter case."""
+    texts = [
+        "ALTER TABLE depot DROP COLUMN site",
+        "ALTER TABLE depot ADD COLUMN SITE VARCHAR(9)",
+        "ALTER TABLE depot CONVERT TO CHARACTER SET latin1",
+    ]
+    statements = [said(text, 5 + number) for number, text in enumerate(texts)]
+    assert {"SITE", "site"} == {step.column for step, _ in steps(statements, subject()) if step.retypes}
+
+
 def test_a_repeated_create_begins_no_new_table_after_a_script() -> None:
     """A CREATE TABLE IF NOT EXISTS, or a snapshot's description, that came between was taken for the table's CREATE."""
     script = "CREATE TABLE IF NOT EXISTS depot (a INT PRIMARY KEY, b VARCHAR(9), c DATE)"
