@@ -74,7 +74,7 @@ class _Columns:
         if came in self.lost:
             self.lost.remove(came)
             declared.renewed |= {came} if new else set()
-        lost = _respelt(effect, () if moment.finds else moment.after.gone, self.subject)
+        lost = _respelt(effect, _vacant(moment), self.subject)
         if effect.action in ("drop_column", "rename_column") and drops_column(effect, self.subject):
             lost.add(name)
         if moment.begins and self.subject.policy == "evolve":
@@ -144,6 +144,13 @@ class _Columns:
         return (
             self.declared.columns.get(name) or subject.known.get(name) or subject.sent.get(name) or "unknown"
         )
+
+
+def _vacant(moment: Moment) -> set[str]:
+    """Names that columns have had, and that may be given again in another letter case: all before a description of the table."""
+    if moment.finds:
+        return set()
+    return {*moment.after.gone, *(moment.before.columns if moment.describes else ())}
 
 
 def _respelt(effect: Effect, vacant: Collection[str], subject: Subject) -> set[str]:

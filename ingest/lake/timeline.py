@@ -293,8 +293,16 @@ class Event:
     @property
     def finds(self) -> bool:
         """True of a script for a table that is there: CREATE TABLE IF NOT EXISTS, but not a snapshot's description of it."""
-        is_guarded = self.effect.note == "if-not-exists" and not self.begins
-        return is_guarded and self.statement.kind != "none"
+        return self._guarded and self.statement.kind != "none"
+
+    @property
+    def describes(self) -> bool:
+        """True of a snapshot's description of a table that is there: it has all of the table's columns."""
+        return self._guarded and self.statement.kind == "none"
+
+    @property
+    def _guarded(self) -> bool:
+        return self.effect.note == "if-not-exists" and not self.begins
 
     @property
     def place(self) -> Any:

@@ -84,6 +84,15 @@ def test_a_script_that_finds_its_table_brings_no_column_back() -> None:
     assert {} == departed([*statements[:2], described], subject())
 
 
+def test_a_description_shows_columns_that_are_in_another_letter_case_by_now() -> None:
+    """A CHANGE that the ledger lacks has renamed the column, whose mirror would have both."""
+    texts = ["CREATE TABLE depot (a INT, b INT)", "CREATE TABLE IF NOT EXISTS depot (a INT, B INT)"]
+    created, script = (said(text, 5 + number) for number, text in enumerate(texts))
+    described = declared_by([created, replace(script, kind="none")], subject())
+    assert (["a", "B"], {"b": "006"}) == ([*described.columns], described.gone)
+    assert ["a", "b", "B"] == [*declared_by([created, script], subject()).columns]
+
+
 @pytest.mark.parametrize(
     "column",
     [
