@@ -78,7 +78,10 @@ def _is_over(lake: Lake, subject: CheckedMirror, lane: CheckedLane, statement: S
         return True
     of_lane = f"{lane.where} AND batch <= {subject.applied}"
     ended = f"SELECT 1 AS n FROM {{changes.change}} WHERE op = 'read' AND {of_lane} AND NOT {older_sql(lane, statement)} AND {ENDS} LIMIT 1"
-    lines = f"SELECT load_marks FROM {{books}} WHERE {of_lane} AND batch >= {statement.batch} AND {IS_LOAD_MARKED}"
+    # a mark has no place among the rows: in the statement's batch it may be of a load of the former table
+    lines = (
+        f"SELECT load_marks FROM {{books}} WHERE {of_lane} AND batch > {statement.batch} AND {IS_LOAD_MARKED}"
+    )
     equal = f"""SELECT 1 AS n FROM {{checks}} WHERE "check" = '{RECONCILED}' AND state = '{PASS}' AND mirror = {duck.text(subject.name)}
         AND batch >= {statement.batch} LIMIT 1"""
     return (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +22,7 @@ from tests.unstarted import unstarted
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ingest.config import Pipeline
     from ingest.result import Result
 
 
@@ -146,3 +149,43 @@ def test_rows_that_were_carried_over_are_not_left_behind(tmp_path: Path) -> None
     assert 0 == tell(yard, row("hall", 10, 1), *NIGHT).exit_code
     assert ("ok", []) == state(yard)
     assert [5, 6, 7] == yard.keys("hall")
+
+
+class Bootstrapped(Yard):
+    """Read by Maxwell, which marks where a load begins and ends, and gives neither a place among the rows."""
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """Over the folder's files."""
+        made = super().pipeline
+        return replace(made, sources=(replace(made.sources[0], format="maxwell"),))
+
+
+def by_maxwell(kind: str, at: int, table: str = "hall", key: int | None = None, **members: str) -> Say:
+    """A message of Maxwell."""
+
+    def say(yard: Yard) -> Yard:
+        place = {"ts": 1714521600 + at, "xid": at, "commit": True, "position": f"b.000001:{at}"}
+        about = {"database": "yard", "table": table, "type": kind, "data": {} if key is None else {"id": key}}
+        yard.messages.append(json.dumps(about | place | members))
+        yard.number += 10  # the next batch has a file of its own
+        return yard
+
+    return say
+
+
+def bootstrapped(at: int, *keys: int) -> list[Say]:
+    """A load of the table with its marks."""
+    rows = [by_maxwell("bootstrap-insert", at, key=key) for key in keys]
+    return [by_maxwell("bootstrap-start", at), *rows, by_maxwell("bootstrap-complete", at)]
+
+
+def test_a_load_of_the_former_table_is_no_load_of_the_renamed_one(tmp_path: Path) -> None:
+    """The end of a load that had come before the RENAME, in its batch, ended the complaint before anybody saw it."""
+    yard = Bootstrapped(unstarted(), tmp_path, Warm(), TableRule("yard.*", keys=("id",)))
+    former = [by_maxwell("insert", 5, "annex", 5), by_maxwell("insert", 6, "annex", 6), *bootstrapped(10, 1)]
+    swapped = [by_maxwell("table-alter", 200, sql=SWAP), by_maxwell("insert", 210, key=7)]
+    problem = left_with(yard, *former, *swapped)
+    assert "2 rows that came under the old name have not" in problem["text"]
+    tell(yard, *bootstrapped(300, 5, 7))
+    assert ("ok", []) == state(yard), "the marks of a later load say that it was whole"
