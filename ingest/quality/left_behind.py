@@ -96,7 +96,15 @@ def _left(
 ) -> tuple[int, int]:
     """How many of the rows that came under the old name have not come under the new one, and how many a load has brought there."""
     older, keys = older_sql(lane, statement), subject.decided.keys
-    of_old = f"{duck.of_lane(lane.source, old)} AND {older} AND batch <= {subject.applied}"
+    cleared = last_cleared(
+        lake,
+        (lane.source, old),
+        subject.steps_of(subject.decided, lane.source, old, subject.applied),
+        subject.applied,
+        before=statement.order,
+    )
+    since = "" if cleared is None else f" AND order_key > {duck.text(cleared.place)}"
+    of_old = f"{duck.of_lane(lane.source, old)} AND {older} AND batch <= {subject.applied}{since}"
     of_new = f"{lane.where} AND NOT {older} AND batch <= {subject.applied} AND op <> 'truncate'"
     [loaded] = lake.ask(
         f"SELECT count(*) AS n FROM {{changes.change}} WHERE {of_new} AND op = 'read' AND NOT {read_sql()}"
