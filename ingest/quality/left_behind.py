@@ -117,7 +117,7 @@ def _left(
         return max(0, int(had["n"]) - loaded["n"]), loaded["n"]
     changes = f"SELECT {selected(keys)} FROM {{changes.change}} WHERE {of_old}"
     [left] = lake.ask(
-        f"""WITH {live_rows(changes)}, came AS (SELECT [{duck.cells(keys)}] AS k FROM {{changes.change}} WHERE {of_new})
-        SELECT count(*) AS n FROM live WHERE k NOT IN (SELECT k FROM came)"""
+        f"""WITH {live_rows(changes)}, came AS (SELECT {selected(keys)} FROM {{changes.change}} WHERE {of_new})
+        SELECT count(*) AS n FROM live WHERE k NOT IN (SELECT k FROM came UNION ALL SELECT left_key FROM came)"""
     )
     return int(left["n"]), loaded["n"]

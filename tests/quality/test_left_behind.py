@@ -222,3 +222,14 @@ def test_rows_without_a_key_that_were_removed_from_the_old_name(tmp_path: Path) 
     assert "1 row that came under the old name has not" in problem["text"]
     tell(yard, loaded(5, keys=()), loaded(7, keys=()))
     assert ("ok", []) == state(yard)
+
+
+def test_a_row_that_has_another_key_under_the_new_name_has_come(tmp_path: Path) -> None:
+    """It was asked for under its old key, which no load has any more."""
+    yard = yard_in(tmp_path, Weak)
+    left_with(yard, *PART)
+    tell(yard, changed("UPDATE", "hall", 220, ["id"], old={"id": "5"}, id="50", n="7"))
+    assert "1 row that came under the old name has not" in state(yard)[1][0]["text"]
+    tell(yard, loaded(6), loaded(7), loaded(50))
+    assert ("ok", []) == state(yard)
+    assert [6, 7, 50] == yard.keys("hall")
