@@ -110,14 +110,30 @@ def _left(
         f"SELECT count(*) AS n FROM {{changes.change}} WHERE {of_new} AND op = 'read' AND NOT {read_sql()}"
     )
     if not keys:
-        [had] = lake.ask(
-            f"""SELECT coalesce(sum(CASE op WHEN 'insert' THEN 1 WHEN 'read' THEN 1 WHEN 'delete' THEN -1 ELSE 0 END), 0) AS n
-            FROM {{changes.change}} WHERE {of_old}"""
-        )
-        return max(0, int(had["n"]) - loaded["n"]), loaded["n"]
+        return max(0, _without_key(lake, of_old, of_new) - loaded["n"]), loaded["n"]
     changes = f"SELECT {selected(keys)} FROM {{changes.change}} WHERE {of_old}"
     [left] = lake.ask(
         f"""WITH {live_rows(changes)}, came AS (SELECT {selected(keys)} FROM {{changes.change}} WHERE {of_new})
         SELECT count(*) AS n FROM live WHERE k NOT IN (SELECT k FROM came UNION ALL SELECT left_key FROM came)"""
     )
     return int(left["n"]), loaded["n"]
+
+
+def _without_key(lake: Lake, of_old: str, of_new: str) -> int:
+    """How many rows without a key, by conditions in SQL for the changes of both names, came under the old one and in no change
+    under the new one since. Rows of a load are not looked for: a load may write values differently.
+    """
+    # an image before may have only what has changed
+    left_image, image = (
+        f"json_merge_patch('{{}}', json_merge_patch(coalesce({first}, '{{}}'), coalesce({second}, '{{}}')))"
+        for first, second in (("after", "before"), ("before", "after"))
+    )
+    [left] = lake.ask(
+        f"""WITH had AS (SELECT image, sum(n) AS n FROM (
+            SELECT {image} AS image, 1 AS n FROM {{changes.change}} WHERE {of_old} AND op IN ('insert', 'read', 'update')
+            UNION ALL SELECT {left_image}, -1 FROM {{changes.change}} WHERE {of_old} AND op IN ('delete', 'update')) GROUP BY image),
+        came AS (SELECT {left_image} AS image, count(*) AS n FROM {{changes.change}} WHERE {of_new} AND op <> 'read' GROUP BY image)
+        SELECT coalesce(sum(had.n - greatest(0, least(had.n, coalesce(came.n, 0)))), 0) AS n
+        FROM had LEFT JOIN came USING (image)"""
+    )
+    return int(left["n"])

@@ -233,3 +233,21 @@ def test_a_row_that_has_another_key_under_the_new_name_has_come(tmp_path: Path) 
     tell(yard, loaded(6), loaded(7), loaded(50))
     assert ("ok", []) == state(yard)
     assert [6, 7, 50] == yard.keys("hall")
+
+
+def test_a_row_without_a_key_that_was_changed_under_the_new_name_has_come(tmp_path: Path) -> None:
+    """Only rows of loads counted, so that a load of the rest was never enough."""
+    yard = Weak(unstarted(), tmp_path, Warm(), TableRule("yard.*", no_key="full_row"))
+    had = [keyless("hall", 10, 1), *(keyless("annex", 100 + key, key) for key in (4, 5, 6, 8))]
+    changed_first = changed("UPDATE", "annex", 150, [], old={"id": "4"}, id="14", n="7")
+    left_with(yard, *had, changed_first, said(200, SWAP), keyless("hall", 210, 7))
+    tell(
+        yard,
+        changed("UPDATE", "hall", 220, [], old={"n": "7"}, id="5", n="8"),
+        changed("DELETE", "hall", 230, [], id="14", n="7"),
+        keyless("hall", 240, 6),
+        keyless("hall", 250, 9),
+    )
+    assert "1 row that came under the old name has not" in state(yard)[1][0]["text"]
+    tell(yard, loaded(8, keys=()))
+    assert ("ok", []) == state(yard)
