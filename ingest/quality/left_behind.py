@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 
-from ingest.change import TableId
+from ingest.change import LaneId, TableId
 from ingest.errors import agreeing, command, counted
 from ingest.lake import duck
 from ingest.lake.books import load_marks
-from ingest.lake.cleared import last_cleared
+from ingest.lake.cleared import Cleared, last_cleared
 from ingest.lake.decisions import APPROVE
 from ingest.lake.lake import Lake
 from ingest.lake.lanes import IS_LOAD_MARKED
@@ -46,7 +46,7 @@ def _of_statement(
     lake: Lake, subject: CheckedMirror, lane: CheckedLane, statement: Statement
 ) -> Iterator[Metric]:
     old = _former_name(statement, lane.table)
-    if old is None or statement.batch > subject.applied or _is_over(lake, subject, lane, statement):
+    if old is None or statement.batch > subject.applied or _is_over(lake, subject, lane, statement, old):
         return
     left, read = _left(lake, subject, lane, statement, old)
     if read and not left:  # a load has come, with all rows of which is known
@@ -71,10 +71,16 @@ def _former_name(statement: Statement, table: TableId) -> TableId | None:
     return next((effect.table for effect in statement.effects if renamed_into(effect, table)), None)
 
 
-def _is_over(lake: Lake, subject: CheckedMirror, lane: CheckedLane, statement: Statement) -> bool:
-    """True if none of the rows can be lacking any more: the table was emptied or made again, loaded as a whole, or found equal."""
-    cleared = last_cleared(lake, lane.id, subject.steps(lane), subject.applied)
+def _is_over(
+    lake: Lake, subject: CheckedMirror, lane: CheckedLane, statement: Statement, old: TableId
+) -> bool:
+    """True if none of the rows can be lacking: the table was emptied or made again, loaded as a whole, or found equal, or the
+    mirror has kept them.
+    """
+    cleared = _last_cleared(lake, subject, lane.id)
     if cleared is not None and cleared.place > statement.order:
+        return True
+    if _keeps(lake, subject, lane, statement, old):
         return True
     of_lane = f"{lane.where} AND batch <= {subject.applied}"
     ended = f"SELECT 1 AS n FROM {{changes.change}} WHERE op = 'read' AND {of_lane} AND NOT {older_sql(lane, statement)} AND {ENDS} LIMIT 1"
@@ -91,18 +97,27 @@ def _is_over(lake: Lake, subject: CheckedMirror, lane: CheckedLane, statement: S
     )
 
 
+def _keeps(lake: Lake, subject: CheckedMirror, lane: CheckedLane, statement: Statement, old: TableId) -> bool:
+    """True if the old name feeds the same mirror, which does not tell the names apart, and has lost no rows with the statement or since."""
+    former = lane.source, old
+    if former not in {each.id for each in subject.lanes} or not subject.merges(lake.pipeline):
+        return False
+    cleared = _last_cleared(lake, subject, former)
+    return cleared is None or cleared.place < statement.order
+
+
+def _last_cleared(lake: Lake, subject: CheckedMirror, name: LaneId, before: str = "") -> Cleared | None:
+    """What emptied a table last, or its last one of that name before a place, by the rules of the mirror."""
+    made = subject.steps_of(subject.decided, *name, subject.applied)
+    return last_cleared(lake, name, made, subject.applied, before)
+
+
 def _left(
     lake: Lake, subject: CheckedMirror, lane: CheckedLane, statement: Statement, old: TableId
 ) -> tuple[int, int]:
     """How many of the rows that came under the old name have not come under the new one, and how many a load has brought there."""
     older, keys = older_sql(lane, statement), subject.decided.keys
-    cleared = last_cleared(
-        lake,
-        (lane.source, old),
-        subject.steps_of(subject.decided, lane.source, old, subject.applied),
-        subject.applied,
-        before=statement.order,
-    )
+    cleared = _last_cleared(lake, subject, (lane.source, old), before=statement.order)
     since = "" if cleared is None else f" AND order_key > {duck.text(cleared.place)}"
     of_old = f"{duck.of_lane(lane.source, old)} AND {older} AND batch <= {subject.applied}{since}"
     of_new = f"{lane.where} AND NOT {older} AND batch <= {subject.applied} AND op <> 'truncate'"
