@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -129,24 +130,29 @@ def decided(lake: Tables) -> Decided:
     }
 
 
-def approved_ahead(lake: Tables) -> set[tuple[str, str]]:
-    """The mirrors' paths with the statements that each has folded only since they were approved: what they leave unknown was not
-    seen then. One that held its mirror again, after rows that came late, is folded as it was decided from then on.
+def approved_ahead(lake: Tables) -> dict[tuple[str, str], dt.datetime]:
+    """The mirrors' paths with the statements that each has folded only since they were approved, and since when, in UTC without a
+    zone: what they leave unknown was not seen then. One that held its mirror again, after rows that came late, is folded as it was
+    decided from then on.
     """
-    folded, ahead = set[tuple[str, str]](), set[tuple[str, str]]()
+    folded, ahead = dict[tuple[str, str], dt.datetime](), set[tuple[str, str]]()
+    held = set[tuple[str, str]]()
     made = decisions.read(lake)
     if not any(made.of(APPROVE)):
-        return ahead
+        return {}
     for decision in made.of(FOLDED, APPROVE, DISMISS):
         name = decision.subject, decision.value.get("statement", "")
         if decision.kind == FOLDED:
-            if decision.value["state"] != "held":
-                folded.add(name)
+            if decision.value["state"] == "held":
+                held.add(name)
+            elif (name not in folded or name in held) and decision.decided_at is not None:
+                folded[name] = decision.decided_at
+                held.discard(name)
         elif decision.kind == APPROVE and (name not in folded or decision.value.get("held")):
             ahead.add(name)
         else:
             ahead.discard(name)
-    return ahead & folded
+    return {name: folded[name] for name in ahead & folded.keys()}
 
 
 def carried(lake: Tables, last: int) -> Carried:

@@ -6,6 +6,7 @@ again by itself. So the mirror lacks them until a load has brought them, or the 
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -21,6 +22,7 @@ from ingest.lake.live_rows import live_rows, selected
 from ingest.lake.logged_statements import Statement, approved_ahead, by_lane
 from ingest.lake.mirrors import rule_for
 from ingest.lake.resolve import renamed_into
+from ingest.lake.schemas import CHECKS
 from ingest.lake.snapshots import read_sql
 from ingest.quality.catalogue import PASS, RECONCILED, ROWS_LEFT_BEHIND, Metric
 from ingest.quality.not_loaded import ENDS
@@ -29,27 +31,49 @@ from ingest.quality.unknown_values import loaded_again, older_sql
 
 
 def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Sequence[Statement]) -> Iterator[Metric]:
-    """The rows that approved RENAMEs have left under old names, by mirror and statement."""
+    """The rows that approved RENAMEs have left under old names, by mirror and statement; none once, which is not asked again."""
     if not (ahead := approved_ahead(lake)):
         return
-    about = by_lane(logged)
+    about, sound = by_lane(logged), _found_sound(lake)
     for subject in chosen:
         for lane in subject.lanes if subject.has_table else ():
             if rule_for(lake.pipeline, lane.table, subject.path).ignores:
                 continue
             for statement in about.get(lane.id, ()):
-                if (subject.path, statement.id) in ahead:
+                folded = ahead.get((subject.path, statement.id))
+                looks = (sound.get((subject.name, name)) for name in (None, statement.id))
+                if folded and not any(look and look >= folded for look in looks):
                     yield from _of_statement(lake, subject, lane, statement)
+
+
+def _found_sound(lake: Lake) -> dict[tuple[str, str | None], dt.datetime]:
+    """When each mirror was last found equal to its source, or, by a statement's name, without a lacking row."""
+    if not lake.exists(CHECKS.name):
+        return {}
+    looks = lake.ask(
+        f"""SELECT mirror, CASE WHEN "check" = '{ROWS_LEFT_BEHIND}' THEN statement END AS statement, max(checked_at) AS at
+        FROM {{checks}} WHERE state = '{PASS}' AND ("check" = '{RECONCILED}' OR ("check" = '{ROWS_LEFT_BEHIND}' AND observed = 0))
+        GROUP BY ALL"""
+    )
+    return {(look["mirror"], look["statement"]): look["at"] for look in looks}
 
 
 def _of_statement(
     lake: Lake, subject: CheckedMirror, lane: CheckedLane, statement: Statement
 ) -> Iterator[Metric]:
     old = _former_name(statement, lane.table)
-    if old is None or statement.batch > subject.applied or _is_over(lake, subject, lane, statement, old):
+    if old is None or statement.batch > subject.applied:
         return
-    left, read = _left(lake, subject, lane, statement, old)
+    left, read = (
+        (0, 1)
+        if _is_over(lake, subject, lane, statement, old)
+        else _left(lake, subject, lane, statement, old)
+    )
     if read and not left:  # a load has come, with all rows of which is known
+        if (
+            len(subject.lanes) == 1
+        ):  # else the statement may have given names to several of its tables, or it may lose what it has kept
+            yield Metric(ROWS_LEFT_BEHIND, 0, subject.name, statement=statement.id)
         return
     file = lake.pipeline.file
     known = (
@@ -74,9 +98,7 @@ def _former_name(statement: Statement, table: TableId) -> TableId | None:
 def _is_over(
     lake: Lake, subject: CheckedMirror, lane: CheckedLane, statement: Statement, old: TableId
 ) -> bool:
-    """True if none of the rows can be lacking: the table was emptied or made again, loaded as a whole, or found equal, or the
-    mirror has kept them.
-    """
+    """True if none of the rows can be lacking: the table was emptied or made again, or loaded as a whole, or the mirror has kept them."""
     cleared = _last_cleared(lake, subject, lane.id)
     if cleared is not None and cleared.place > statement.order:
         return True
@@ -88,12 +110,8 @@ def _is_over(
     lines = (
         f"SELECT load_marks FROM {{books}} WHERE {of_lane} AND batch > {statement.batch} AND {IS_LOAD_MARKED}"
     )
-    equal = f"""SELECT 1 AS n FROM {{checks}} WHERE "check" = '{RECONCILED}' AND state = '{PASS}' AND mirror = {duck.text(subject.name)}
-        AND batch >= {statement.batch} LIMIT 1"""
-    return (
-        bool(lake.ask(ended))
-        or any(mark.ends for line in lake.ask(lines) for mark in load_marks(json.loads(line["load_marks"])))
-        or bool(lake.ask(equal))
+    return bool(lake.ask(ended)) or any(
+        mark.ends for line in lake.ask(lines) for mark in load_marks(json.loads(line["load_marks"]))
     )
 
 
