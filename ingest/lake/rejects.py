@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from ingest import types
@@ -35,7 +36,8 @@ _NAME = ("kind", "batch", *PLACE, *_CELL, "raw")
 _ORDER = ("batch", *PLACE, *_CELL, "raw")  # of the list, whose numbers identify rejects
 ALIKE = ("kind", "reason", "table", "column", "batch")
 """By which many are dismissed at once."""
-_UNTIL = "until"  # of a dismissal of many: the last batch whose rejects it closes
+_MANY = "rejects"  # of a dismissal of many: the digests of all that it closes, with blanks between them
+_DIGITS, _SEPARATOR = 16, "\x1f"  # of a digest; of its cells
 COLUMNS = (
     "number", *PLACE, "batch", "stage", "kind", *_CELL, "reason", "detail", "raw", "decoder",
 )  # fmt: skip
@@ -68,23 +70,24 @@ def open_sql(lake: Tables, of: str = "{rejects}") -> str:
     """The open rows of ``rejects``, or of a query over it, as a query for `Tables.ask`.
 
     Bronze itself records a replayed message, so that the mark and the replay are one commit. A dismissal by an older
-    version names no batch and no text, and has the batch next to the name.
+    version names no batch and no text, and has the batch next to the name. A dismissal of many has their digests: a mirror
+    that is folded again, or that has waited, may refuse changes of earlier batches later.
     """
     same_place = " AND ".join(f"p.{duck.name(column)} = r.{duck.name(column)}" for column in PLACE)
     still_open = f"""SELECT r.* FROM {of} AS r WHERE NOT (r.kind = 'message' AND EXISTS (
         SELECT 1 FROM {{bronze.{REPLAY}}} AS p WHERE {same_place}
         AND CAST(json_extract_string(decode(p.value), '$.batch') AS BIGINT) = r.batch))"""
-    dismissed = [
-        (json.loads(decision.subject), decision.batch) for decision in decisions.read(lake).of(DISMISS_REJECT)
-    ]
-    for group in (name for name, _ in dismissed if _UNTIL in name):
-        alike = " AND ".join(
-            f"o.{duck.name(column)} IS NOT DISTINCT FROM {duck.value(said)}"
-            for column, said in group.items()
-            if column != _UNTIL
+    dismissed = [*decisions.read(lake).of(DISMISS_REJECT)]
+    if digests := _digests(dismissed):
+        still_open = (
+            f"SELECT o.* FROM ({still_open}) AS o WHERE {_digest_sql('o')} NOT IN "
+            f"(SELECT unnest(string_split('{' '.join(sorted(digests))}', ' ')))"
         )
-        still_open = f"SELECT o.* FROM ({still_open}) AS o WHERE NOT (o.batch <= {group[_UNTIL]} AND {alike or 'true'})"
-    names = [(name, batch) for name, batch in dismissed if _UNTIL not in name]
+    names = [
+        (json.loads(decision.subject), decision.batch)
+        for decision in dismissed
+        if _MANY not in decision.value
+    ]
     still_open = _without(still_open, [name for name, _ in names if "batch" in name], _NAME)
     older = [{**name, "batch": batch} for name, batch in names if "batch" not in name]
     return _without(still_open, older, _NAME[:-1])
@@ -207,14 +210,28 @@ def place_of(row: Row) -> str:
 
 def dismissed(lake: Tables) -> Callable[[Mapping[str, Any]], bool]:
     """Whether a reject was dismissed, by itself or with others."""
-    names = {decision.subject for decision in decisions.read(lake).of(DISMISS_REJECT)}
-    groups = [group for group in map(json.loads, names) if _UNTIL in group]
+    said = [*decisions.read(lake).of(DISMISS_REJECT)]
+    names, digests = {decision.subject for decision in said}, _digests(said)
+    return lambda row: name_of(row) in names or _digest(row) in digests
 
-    def is_of(group: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-        said = ((row[column], value) for column, value in group.items() if column != _UNTIL)
-        return row["batch"] <= group[_UNTIL] and all(cell == value for cell, value in said)
 
-    return lambda row: name_of(row) in names or any(is_of(group, row) for group in groups)
+def _digests(said: Iterable[Decision]) -> set[str]:
+    """The digests of the rejects that dismissals of many have closed."""
+    return {digest for decision in said for digest in decision.value.get(_MANY, "").split()}
+
+
+def _digest(row: Mapping[str, Any]) -> str:
+    """A short form of `name_of`, for a decision on a hundred thousand."""
+    text = _SEPARATOR.join("" if row[column] is None else f"={row[column]}" for column in _NAME)
+    return sha256(text.encode()).hexdigest()[:_DIGITS]
+
+
+def _digest_sql(alias: str) -> str:
+    """`_digest` of a query's rows."""
+    cells = ", ".join(
+        f"coalesce('=' || CAST({alias}.{duck.name(column)} AS VARCHAR), '')" for column in _NAME
+    )
+    return f"left(sha256(concat_ws({duck.text(_SEPARATOR)}, {cells})), {_DIGITS})"
 
 
 def alike(rows: Iterable[Row], wanted: Mapping[str, object]) -> list[Row]:
@@ -230,17 +247,10 @@ def alike(rows: Iterable[Row], wanted: Mapping[str, object]) -> list[Row]:
 def dismiss_alike(
     lake: Lake, rows: Sequence[Row], wanted: Mapping[str, object], reason: str, by: str
 ) -> None:
-    """Dismiss all that `alike` gives, by one decision for each table that they are of: of batches to come none is dismissed."""
-    until = max(row["batch"] for row in rows)
-    named = {name: value for name, value in wanted.items() if name != "table"}
-    tables = {TableId.of(row) for row in rows} if "table" in wanted else {None}
-    made = []
-    for table in tables:
-        of_table = {} if table is None else table._asdict()
-        subject = json.dumps({**named, **of_table, _UNTIL: until}, ensure_ascii=False, separators=(",", ":"))
-        count = sum(table is None or TableId.of(row) == table for row in rows)
-        made.append(Decision(DISMISS_REJECT, subject, {"count": count}, reason=reason, by=by))
-    decisions.append(lake, made)
+    """Dismiss all that `alike` gives, by one decision: what comes later stays open, whichever batch it is of."""
+    subject = json.dumps(wanted, ensure_ascii=False, separators=(",", ":"))
+    value = {"count": len(rows), _MANY: " ".join(sorted(map(_digest, rows)))}
+    decisions.append(lake, [Decision(DISMISS_REJECT, subject, value, reason=reason, by=by)])
 
 
 def dismiss(lake: Lake, rows: Sequence[dict[str, Any]], reason: str, by: str = "") -> None:

@@ -73,3 +73,27 @@ def test_a_dismissed_change_is_counted_no_longer(tmp_path: Path) -> None:
     assert shops.result is not None
     [warning] = shops.result.warnings
     assert "1 change was not applied" in warning
+
+
+def test_a_dismissal_of_many_closes_none_that_comes_later(tmp_path: Path) -> None:
+    """A mirror that was held refused a change of the first batch when it was repaired, and nothing said so."""
+    rules = TableRule("shop_1.item", keys=("id", "text")), TableRule("shop_2.item", keys=("id", "wrong"))
+    shops = Shops(tmp_path, rules[0], more=rules[1:], stages=STAGES)
+    shops.say(1, "INSERT", 1, None).say(1, "INSERT", 2, "a\n\u00e4'").say(1, "INSERT", 4, None)
+    shops.say(2, "INSERT", 5, "x").say(2, "INSERT", 6, None).run()
+
+    def still_open() -> list[str]:
+        return [row["database"] for row in rejects.listed(shops.lake, every=False)]
+
+    wanted = {"kind": "change"}
+    many = rejects.alike(rejects.listed(shops.lake), wanted)
+    assert (2, ["shop_1", "shop_1"]) == (len(many), still_open())
+    rejects.dismiss_alike(shops.lake, many, wanted, "known", "somebody")
+    is_dismissed = rejects.dismissed(shops.lake)
+    assert ([], True) == (still_open(), all(is_dismissed(row) for row in many))
+    shops.more = (TableRule("shop_2.item", keys=("id", "text")),)
+    shops.run()
+    assert ["shop_2"] == still_open()
+    [later] = rejects.listed(shops.lake, every=False)
+    assert (1, False) == (later["batch"], is_dismissed(later))
+    assert "1 change was not applied" in str(causes(shops))
