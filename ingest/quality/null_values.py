@@ -5,15 +5,16 @@ of the key. In a topic that has been compacted, only the null value may be left.
 order, so it is not a delete; and flattened topics may be set to send no other delete at all. Each null value is compared
 with the message of its key before it, in bronze: if that is a row that was not deleted, the row is still in the mirror.
 
-A null value without a key, as in files, names no row. Where deletes are sent as rows, too, there are no more of these values than
-deletes; each further one may be the only word of a delete.
+A null value without a key, as in files, names no row. Where deletes are sent as rows, too, there are never more of these values
+than deletes before; each further one may be the only word of a delete.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ingest.decoding import json_values
 from ingest.errors import agreeing, counted
@@ -22,6 +23,9 @@ from ingest.lake.tables import Tables
 from ingest.quality.catalogue import Metric
 from ingest.quality.sent_messages import SentMessages
 from ingest.quality.subjects import Booked
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 _PLACE = 'source, topic, "partition", "offset"'
 
@@ -77,39 +81,83 @@ def _of_no_key(nameless: _Nameless) -> str:
 
 _SHOWN = 3  # files in a sentence
 _LONGEST = 64  # bytes of a null value, with an empty schema around it
+_JSON_NULL = f"""(octet_length(value) <= {_LONGEST} AND contains(hex(value), '{b"null".hex().upper()}')
+    AND (octet_length(value) < 16 OR contains(hex(value), '{b"payload".hex().upper()}')))"""
+_MAY_BE_NULL = f"(value IS NULL OR octet_length(value) = 0 OR {_JSON_NULL})"
+"""The condition of messages that `_is_null` has to look at."""
+
+
+class _Told(NamedTuple):
+    """What the books have of a source up to a batch: marks, among which null values are, and what may be their deletes."""
+
+    marks: int
+    deletes: int
+
+
+def _told(lake: Tables, names: Iterable[str], last: int) -> dict[str, _Told]:
+    """The books of sources up to a batch, in which later replays have not read any reject yet.
+
+    A delete that was rejected, or of a table that the pipeline file excludes, counts as one.
+    """
+    rows = lake.ask(
+        f"""SELECT source, CAST(sum(control) AS BIGINT) AS marks, CAST(sum(deletes + routed_out + rejected)
+            - coalesce(sum(replayed) FILTER (replayed_in <= {last}), 0) AS BIGINT) AS deletes
+        FROM {{books}} WHERE {_of_sources(names)} AND batch <= {last} GROUP BY source"""
+    )
+    return {row["source"]: _Told(row["marks"], row["deletes"]) for row in rows}
+
+
+def _of_sources(names: Iterable[str]) -> str:
+    return f"source IN ({', '.join(map(duck.text, names))})"
 
 
 def _without_key(
     lake: Tables, messages: SentMessages, names: list[str], since: int, last: int
 ) -> dict[str, _Nameless]:
-    """Null values without a key that are more than the deletes of their source, by source.
+    """New null values without a key that are more than the deletes of their source up to them, by source.
 
-    A delete that was rejected, or of a table that the pipeline file excludes, counts as one.
+    A null value may come batches after its delete. All messages are read only where the new ones need older deletes.
     """
-    of_names = f"source IN ({', '.join(map(duck.text, names))})"
-    sums = lake.ask(
-        f"""SELECT source, CAST(coalesce(sum(control) FILTER (batch > {since}), 0) AS BIGINT) AS marks,
-        CAST(sum(deletes + routed_out + rejected) AS BIGINT) AS told
-        FROM {{books}} WHERE {of_names} AND batch BETWEEN {since} AND {last} GROUP BY source"""
-    )
-    told = {row["source"]: row["told"] for row in sums if row["marks"] > row["told"]}
-    if not told:
+    before, now = _told(lake, names, since), _told(lake, names, last)
+    none = _Told(0, 0)
+    new_deletes = {name: told.deletes - before.get(name, none).deletes for name, told in now.items()}
+
+    def needs_older(name: str, new: int) -> bool:
+        return new > new_deletes[name] and now[name].marks > now[name].deletes
+
+    asked = [name for name in now if needs_older(name, now[name].marks - before.get(name, none).marks)]
+    if not asked:
         return {}
-    sources = f"source IN ({', '.join(map(duck.text, told))})"
     with closing(duck.opened()) as base:
-        new = messages.sent(base, "marks", "source, topic, key, value", sources, (since + 1, last))
-        rows = base.execute(
-            messages.filled(f"""WITH new AS ({new}) SELECT source, topic, value, count(*) FROM new
-            WHERE key IS NULL AND coalesce(octet_length(value), 0) <= {_LONGEST} GROUP BY ALL""")
-        ).fetchall()
-    nulls = [(source, topic, n) for source, topic, value, n in rows if _is_null(value)]
+        new = _nulls(messages, base, asked, (since + 1, last))
+        asked = [name for name in asked if needs_older(name, new[name].total())]
+        if not asked:
+            return {}
+        old = _nulls(messages, base, asked, (0, since))
     nameless = {}
-    for name, deletes in told.items():
-        count = sum(n for source, _, n in nulls if source == name)
-        if count > deletes:
-            places = sorted({topic for source, topic, _ in nulls if source == name})
-            nameless[name] = _Nameless(count - deletes, places)
+    for name in asked:
+        count = old[name].total()
+        lost = max(0, count - before.get(name, none).deletes)
+        lost_now = max(0, count + new[name].total() - now[name].deletes)
+        if lost_now > lost:
+            nameless[name] = _Nameless(lost_now - lost, sorted(new[name] or old[name]))
     return nameless
+
+
+def _nulls(
+    messages: SentMessages, base: DuckDBPyConnection, names: Iterable[str], span: tuple[int, int]
+) -> dict[str, Counter[str]]:
+    """The number of null values without a key in some batches, by source and topic or file."""
+    nulls = {name: Counter[str]() for name in names}
+    sent = messages.sent(base, f"marks_from_{span[0]}", "source, topic, key, value", _of_sources(names), span)
+    rows = base.execute(
+        messages.filled(f"""WITH sent AS ({sent}) SELECT source, topic, value, count(*) FROM sent
+        WHERE key IS NULL AND {_MAY_BE_NULL} GROUP BY ALL""")
+    ).fetchall()
+    for source, topic, value, n in rows:
+        if _is_null(value):
+            nulls[source][topic] += n
+    return nulls
 
 
 def _is_null(value: bytes | None) -> bool:
@@ -122,7 +170,7 @@ def _is_null(value: bytes | None) -> bool:
 
 def _lost(messages: SentMessages, names: list[str], since: int, last: int) -> dict[str, dict[str, int]]:
     """Null values whose row is still there: their number by source and topic."""
-    sources = f"source IN ({', '.join(map(duck.text, names))})"
+    sources = _of_sources(names)
     with closing(duck.opened()) as base:
         new = messages.sent(base, "new", f"{_PLACE}, key, value", sources, (since + 1, last))
         # a delete that was sent as a row comes right before its null value
@@ -130,9 +178,14 @@ def _lost(messages: SentMessages, names: list[str], since: int, last: int) -> di
             messages.filled(f"""CREATE TEMP TABLE nulls AS
             WITH new AS ({new}), deleted AS (SELECT {_PLACE} FROM {{changes.change}}
                 WHERE op = 'delete' AND {sources} AND batch BETWEEN {since} AND {last})
-            SELECT source, topic, n."partition", n."offset", n.key FROM new AS n ANTI JOIN deleted AS d
+            SELECT source, topic, n."partition", n."offset", n.key, n.value FROM new AS n ANTI JOIN deleted AS d
             ON n.source = d.source AND n.topic = d.topic AND n."partition" = d."partition" AND n."offset" = d."offset" + 1
-            WHERE n.value IS NULL AND n.key IS NOT NULL""")
+            WHERE n.key IS NOT NULL AND {_MAY_BE_NULL}""")
+        )
+        written = base.execute("SELECT DISTINCT value FROM nulls WHERE value IS NOT NULL").fetchall()
+        forms = [duck.text(value.hex().upper()) for (value,) in written if _is_null(value)]
+        base.execute(
+            f"DELETE FROM nulls WHERE NOT list_contains([{', '.join(forms)}]::VARCHAR[], hex(value))"
         )
         null_topics = base.execute("SELECT DISTINCT topic FROM nulls").fetchall()
         if not null_topics:

@@ -11,19 +11,24 @@ import pytest
 
 from ingest.config import load
 from ingest.config.model import TableRule
+from ingest.decoding import json_values
 from ingest.lake import sealing
 from ingest.lake.envelope import Opener, Seal
+from ingest.lake.lake import Lake
 from ingest.lake.schemas import BRONZE, CHANGES
 from ingest.lake.tables import LakeReader
 from ingest.quality import null_values
 from ingest.quality.subjects import Booked
 from ingest.result import STAGES
+from ingest.run import run
+from ingest.silver import replay
+from ingest.silver.decode import lifted, lifting
 from ingest.silver.lift import INPUT, Lifting, lift
 from tests.shops import Shops
 from tests.written_lake import NOW, WrittenLake, commit
 
 if TYPE_CHECKING:
-    from ingest.lake.lake import Lake
+    from pyspark.sql import SparkSession
 
 Sent = tuple[int, int, bytes | None]
 """A key, the message's partition, its value."""
@@ -81,9 +86,9 @@ def flat(key: int, partition: int = 0) -> Sent:
     )
 
 
-def null(key: int, partition: int = 0) -> Sent:
+def null(key: int, partition: int = 0, written: bytes | None = None) -> Sent:
     """A null value."""
-    return key, partition, None
+    return key, partition, written
 
 
 @pytest.fixture(params=[None, SEAL], ids=["plain", "sealed"])
@@ -115,6 +120,18 @@ def test_a_delete_that_was_compacted_away_is_reported(topic: Topic) -> None:
         topic.lost(wrapped(5, "c", 30), null(5))[0],
     )
     assert 4 == topic.lost(since=0)[0]
+
+
+@pytest.mark.parametrize(
+    "written", [b"", b"null", b" null\n", b'{"schema":null,"payload":null}', b'{"payload": null}']
+)
+def test_a_lost_delete_is_reported_in_whatever_way_its_null_is_written(topic: Topic, written: bytes) -> None:
+    """With a key it is a null value like any other: what a sender wrote as text was counted nowhere."""
+    short = (*flat(4)[:2], b'{"id": 4, "w": null}')
+    last = [wrapped(3, "c", 12), wrapped(3, "d", 13), null(3, written=written)]
+    assert (0, "") == topic.lost(wrapped(1, "c", 10), wrapped(2, "c", 11), short, short, *last)
+    n, detail = topic.lost(null(1, written=written), null(2), null(9, written=written))
+    assert (2, True) == (n, "2 null values in shop.t deleted no row" in detail)
 
 
 def test_a_tombstone_of_a_row_that_never_came_or_came_again_is_none(topic: Topic) -> None:
@@ -169,3 +186,46 @@ def test_null_values_of_a_file(tmp_path: Path, lines: list[Sent], lost: int) -> 
     said = [text for text in feed.result.failures if "without a key" in text]
     assert lost == len(said)
     assert all("1 null value without a key in" in text and "names no row" in text for text in said)
+
+
+def test_a_null_line_may_come_batches_after_its_delete(tmp_path: Path) -> None:
+    """The deletes of the last batch alone were counted, so a right mirror had a complaint."""
+    feed = Shops(tmp_path, TableRule(match="*", keys=("id",)), dialect="debezium", stages=STAGES)
+
+    def lost(*sent: Sent) -> list[str]:
+        feed.number += 1
+        feed.lines = [line(each) for each in sent]
+        feed.run()
+        assert feed.result is not None
+        return [text for text in feed.result.failures if "without a key" in text]
+
+    assert [] == lost(wrapped(1, "c", 10), wrapped(2, "c", 11), wrapped(1, "d", 12))
+    assert [] == lost(wrapped(3, "c", 13))
+    assert [] == lost(null(1))
+    [text] = lost(null(2), wrapped(4, "c", 14))
+    assert "1 null value without a key" in text
+    assert [] == lost(wrapped(3, "d", 15), null(3)), "what was reported is not reported again"
+    assert ["1 null value"] == [text[text.index("1 null") :][:12] for text in lost(null(4))]
+
+
+def test_null_lines_that_a_replay_reads_are_counted(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier version rejected them, which was an alarm; nothing was one any more when they had been replayed."""
+    lines = [line(sent) for sent in (wrapped(1, "c", 10), wrapped(2, "c", 11), null(1), null(2))]
+    feed = Shops(
+        tmp_path, TableRule(match="*", keys=("id",)), dialect="debezium", stages=STAGES, lines=lines, number=1
+    )
+    with monkeypatch.context() as earlier:
+        earlier.setattr(json_values, "is_null", lambda value: value is None)
+        feed.run()
+    assert feed.result is not None
+    assert (2, []) == (
+        feed.result.rejected,
+        [text for text in feed.result.failures if "without a key" in text],
+    )
+    replay.appoint(Lake(spark, feed.pipeline), lifting, lifted)
+    failures = run(spark, feed.pipeline, STAGES).failures
+    [said] = [text for text in failures if "without a key" in text]
+    assert "2 null values without a key in" in said
+    assert "in-1.jsonl" in said
