@@ -24,6 +24,7 @@ class Declared:
     # those that the mirror may have, because new statements dropped them
     dropped: set[str] = field(default_factory=set)
     comments: dict[str, str] = field(default_factory=dict)
+    lists_all: bool = False  # whether one of the statements lists all columns of the table
     # names that were dropped and given again since: other columns now
     renewed: set[str] = field(default_factory=set)
     # per new statement its order key, and the names that it gives to other columns than rows before it may show: by name,
@@ -104,8 +105,8 @@ class _Columns:
 
     def _not_made_again(self, effect: Effect, names: Collection[str]) -> set[str]:
         """Columns that a table does not have any more since it was created again."""
-        if not effect.columns or effect.note not in (None, "if-not-exists", CARRIED):
-            return set()  # of LIKE and AS SELECT some columns are in no statement
+        if not _lists_all(effect):
+            return set()
         made = {folded(column.name) for column in effect.columns}
         return {name for name in names if folded(name) not in made and name not in self.declared.keys}
 
@@ -135,6 +136,7 @@ class _Columns:
         declared.gone = {name: place for name, place in declared.gone.items() if name not in shown}
         declared.dropped -= shown.keys()
         if effect.action == "create_table":
+            declared.lists_all |= _lists_all(effect)
             return {}
         exchanges = len(moment.effects) > 1
         return {name: was.get(name, "") for name in moment.made if exchanges or name in moment.before.gone}
@@ -151,6 +153,11 @@ def _vacant(moment: Moment) -> set[str]:
     if moment.finds:
         return set()
     return {*moment.after.gone, *(moment.before.columns if moment.describes else ())}
+
+
+def _lists_all(effect: Effect) -> bool:
+    """True of a CREATE, unless some columns are in no statement, as of LIKE and AS SELECT."""
+    return bool(effect.columns) and effect.note in (None, "if-not-exists", CARRIED)
 
 
 def _respelt(effect: Effect, vacant: Collection[str], subject: Subject) -> set[str]:

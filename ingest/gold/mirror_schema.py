@@ -292,18 +292,21 @@ def _decided(
     from_scratch: bool,
 ) -> tuple[Mirror, tuple[str, ...]]:
     """The mirror with a key and its columns, and those that it leaves out; ``from_scratch`` if no old row is kept."""
-    rule, seen, comments = job.rule, dict[str, str](), dict[str, str]()
+    rule, seen, comments, shown = job.rule, dict[str, str](), dict[str, str](), {*mirror.by_name}
     for name, lines in job.lines.items():
         comments |= declared[name].comments
-        of_lane = _with_declared(job.columns_of(name), declared[name].columns, mirror)
+        of_rows = job.columns_of(name)
+        of_lane = _with_declared(of_rows, declared[name].columns, mirror)
+        if of_rows or declared[name].lists_all:
+            shown |= of_lane.keys()
         seen = merged_columns(seen, _with_taken_over(of_lane, lines, declared[name], mirror))
     rule_faults.refuse_lost_key(job, keys)
-    rule_faults.refuse_absent_key(job, keys, seen.keys() | mirror.by_name.keys())
+    rule_faults.refuse_absent_key(job, keys, shown)
     left_out = tuple(name for name in seen if name not in keys and rule.leaves_out(name))
     seen = {name: logical for name, logical in seen.items() if name not in left_out}
     rule_faults.refuse_taken_shard_column(job, seen)
-    if not seen and not mirror.columns:
-        keys = ()  # only a truncate: the key's types are not known yet, and there is nothing to hold
+    if not shown and not seen.keys() >= {*keys}:
+        keys = ()  # a truncate or an ALTER alone: the key's types are not known yet, and there is nothing to hold
     if rule.shard_column:
         seen[rule.shard_column] = "string"
     if from_scratch:  # so the types may change freely

@@ -63,9 +63,13 @@ def refuse_history_of_new_key(job: Job, has_changed: bool) -> None:
 
 
 def refuse_absent_key(job: Job, keys: Iterable[str], shown: Collection[str]) -> None:
-    """Hold if `keys:` names a column that no row has shown: each change would be refused, and the mirror get an empty column."""
+    """Hold if `keys:` names a column that the table does not have: each change would be refused, and the mirror get an empty column.
+
+    ``shown`` are the columns of its rows, or all that a CREATE lists; a statement that changes some columns says nothing of others.
+    """
+    given = {*job.rule.made, job.rule.shard_column}
     for name in keys:
-        if shown and name in job.rule.keys and name not in shown and name not in job.rule.made:
+        if shown and name in job.rule.keys and name not in shown and name not in given:
             listed = ", ".join(sorted(shown)[:_SHOWN]) + (" ..." if len(shown) > _SHOWN else "")
             raise HeldError(
                 f"`keys:` of the tables: entry of {job.table} names {name}, and none of its rows has such a column{nearest(name, sorted(shown))}: "

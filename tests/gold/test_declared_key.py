@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from ingest.config.model import TableRule
 from ingest.lake import targets
 from ingest.run import Warm
@@ -45,3 +47,32 @@ def test_the_same_key_is_left_alone(tmp_path: Path) -> None:
     assert (("skipped", ""), {1: "a", 2: "a"}) == begun(mine, TableRule("shop_1.item", keys=("id",)))
     assert version == mine.lake.snapshot(ITEM).version
     assert targets.unfinished(mine.lake) == frozenset(), "it is noted that the file has been obeyed"
+
+
+def test_a_declared_key_may_name_the_shard_column(tmp_path: Path) -> None:
+    """No row has that column before the mirror gives it one, and the mirror was held for its lack."""
+    rule = TableRule(r"shop_(\d+).item", into="shop.item", keys=("id", "shard"), shard_column="shard")
+    shops = Shops(tmp_path, rule).say(1, "INSERT", 1, "a").say(2, "INSERT", 2, "b")
+    assert ("done", "") == shops.run()
+    assert {1: "a", 2: "b"} == shops.rows()
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_held"),
+    [
+        ("ALTER TABLE item ADD COLUMN more int", False),
+        ("CREATE TABLE item LIKE other", False),
+        ("CREATE TABLE item (id bigint, text varchar(9))", False),
+        ("CREATE TABLE item (ident bigint, text varchar(9))", True),
+    ],
+)
+def test_a_declared_key_is_looked_for_where_all_columns_are_known(
+    tmp_path: Path, statement: str, is_held: bool
+) -> None:
+    """A statement that adds a column came before the first row, and the mirror was held for lack of its key."""
+    shops = Shops(tmp_path, TableRule("shop_1.item", keys=("id",)))
+    state, why = shops.ddl(statement).run()
+    assert (is_held, is_held) == (state == "held", "names id, and none of its rows has such a column" in why)
+    if not is_held:
+        assert ("done", "") == shops.say(1, "INSERT", 1, "a").run()
+        assert {1: "a"} == shops.rows("mirrors/shop_1/item")
