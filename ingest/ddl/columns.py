@@ -376,7 +376,9 @@ def _read_generated(cursor: Cursor, attributes: _Attributes, dialect: Dialect) -
     attributes.generated = True
     if dialect == "sqlserver" and cursor.word() != "ROW":  # without brackets, too
         start = cursor.at
-        while not cursor.done and cursor.word() not in _AFTER_EXPRESSION:
+        cases = 0  # that are open: only their conditions contain NOT
+        while not cursor.done and (cases or cursor.word() not in _AFTER_EXPRESSION):
+            cases += {"CASE": 1, "END": -1}.get(cursor.word(), 0)
             cursor.group() if cursor.is_symbol("(") else cursor.next()
         attributes.made_of = names_in(cursor.items[start : cursor.at])
     elif cursor.is_symbol("("):
