@@ -217,7 +217,11 @@ def _to_sqlserver_clock(before: str, declared: str) -> Conversion:
     if name == "smalldatetime":
         return replace(as_moment, doubts=lambda text: not as_moment.of(text).endswith(":00"))
     if name == "datetime":
-        return Conversion(lambda text: _in_ticks(as_moment.of(text)), respells=is_day)
+        return Conversion(
+            lambda text: _in_ticks(as_moment.of(text)) or text,
+            respells=is_day,
+            doubts=lambda text: _in_ticks(as_moment.of(text)) is None,
+        )
 
     def doubts(text: str) -> bool:
         fraction = text.partition(".")[2]
@@ -229,12 +233,15 @@ def _to_sqlserver_clock(before: str, declared: str) -> Conversion:
 _DATETIME2_DIGITS, _MILLIS = 7, 3
 
 
-def _in_ticks(text: str) -> str:
-    """A date and time in 300ths of a second, as they are printed: .000, .003 and .007."""
+def _in_ticks(text: str) -> str | None:
+    """A date and time in 300ths of a second, as they are printed: .000, .003 and .007; None if that is after the year 9999."""
     whole, _, fraction = text.partition(".")
     ticks = (int(fraction.ljust(7, "0")[:7]) * 300 + 5_000_000) // 10_000_000
     millis = (ticks * 20 + 3) // 6
-    return rounded_clock(f"{whole}.{millis:03}", 3) if millis < 1000 else rounded_clock(f"{whole}.9999", 0)
+    if millis < 1000:
+        return rounded_clock(f"{whole}.{millis:03}", 3)
+    rounded = rounded_clock(f"{whole}.9999", 0)
+    return None if "." in rounded else rounded
 
 
 def _kept_or_filled_up(old: str, after: str, declared: str, dialect: str) -> Conversion | None:

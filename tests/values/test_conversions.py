@@ -440,6 +440,8 @@ def test_oracle_converts_moments_to_the_zone_of_the_session() -> None:
         ("datetime", "DATETIME", "2024-06-10 10:11:29.12345", "2024-06-10 10:11:29.123", False),
         ("datetime", "DATETIME", "2024-06-10 23:59:59.999", "2024-06-11 00:00:00", False),
         ("datetime", "DATETIME", "2024-06-10 10:11:29.005", "2024-06-10 10:11:29.007", False),
+        ("datetime", "DATETIME", "9999-12-31 23:59:59.9979", "9999-12-31 23:59:59.997", False),
+        ("datetime", "DATETIME", "9999-12-31 23:59:59.9999999", "9999-12-31 23:59:59.9999999", True),
         ("date", "DATETIME", "2024-06-10", "2024-06-10 00:00:00", False),
         ("date", "SMALLDATETIME", "2024-06-10", "2024-06-10 00:00:00", False),
         ("datetime", "SMALLDATETIME", "2024-06-10 10:11:00", "2024-06-10 10:11:00", False),
