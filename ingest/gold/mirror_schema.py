@@ -292,14 +292,12 @@ def _decided(
     from_scratch: bool,
 ) -> tuple[Mirror, tuple[str, ...]]:
     """The mirror with a key and its columns, and those that it leaves out; ``from_scratch`` if no old row is kept."""
-    rule, seen, comments, shown = job.rule, dict[str, str](), dict[str, str](), {*mirror.by_name}
+    rule, seen, comments = job.rule, dict[str, str](), dict[str, str]()
     for name, lines in job.lines.items():
         comments |= declared[name].comments
-        of_rows = job.columns_of(name)
-        of_lane = _with_declared(of_rows, declared[name].columns, mirror)
-        if of_rows or declared[name].lists_all:
-            shown |= of_lane.keys()
+        of_lane = _with_declared(job.columns_of(name), declared[name].columns, mirror)
         seen = merged_columns(seen, _with_taken_over(of_lane, lines, declared[name], mirror))
+    shown = _shown(job, mirror, declared)
     rule_faults.refuse_lost_key(job, keys)
     rule_faults.refuse_absent_key(job, keys, shown)
     left_out = tuple(name for name in seen if name not in keys and rule.leaves_out(name))
@@ -324,6 +322,16 @@ def _decided(
         replace(column, comment=comments.get(column.name, column.comment)) for column in mirror_now.columns
     )
     return replace(mirror_now, columns=tuple(columns)), left_out
+
+
+def _shown(job: Job, mirror: Mirror, declared: Mapping[LaneId, Declared]) -> set[str]:
+    """The columns of the mirror and of new rows, and all of a table that a statement lists."""
+    shown = {*mirror.by_name}
+    for name in job.lines:
+        of_rows = job.columns_of(name)
+        if of_rows or declared[name].lists_all:
+            shown |= of_rows.keys() | declared[name].columns.keys()
+    return shown
 
 
 def _without_dropped(
