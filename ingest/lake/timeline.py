@@ -104,6 +104,8 @@ class Structure:
     charset: str = UNSAID  # of new columns
     converted: str = ""  # that of columns which no statement has defined
     ring: tuple[Effect, ...] = ()  # the first of renames that exchange names
+    # the last effect, if it was a CREATE, and whether it found the table
+    created: tuple[Effect, bool] | None = None
 
     def column(self, name: str) -> ColumnDefinition:
         """A column as statements have defined it so far."""
@@ -132,6 +134,9 @@ class Structure:
         ring, fold = (*self.ring, effect), self.fold
         if is_open(ring):
             return replace(self, ring=ring)
+        created = (effect, finds) if effect.action == "create_table" else None
+        if created is not None and created == self.created:
+            return self  # one snapshot after the other describes the same table
         given = {*columns_made(effect)}
         if len({*map(fold, given)}) < len(given):
             return replace(self, fold=str).after(effect, place, finds=finds)
@@ -154,6 +159,7 @@ class Structure:
             charset=charset if effect.action in _OF_CHARSETS else self.charset,
             converted=charset if effect.action == "convert_charset" else self.converted,
             ring=(),
+            created=created,
         )
 
     def _made_after(self, effect: Effect, left: set[str], made: Iterable[str]) -> frozenset[str]:
