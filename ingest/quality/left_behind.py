@@ -70,9 +70,8 @@ def _of_statement(
         else _left(lake, subject, lane, statement, old)
     )
     if read and not left:  # a load has come, with all rows of which is known
-        if (
-            len(subject.lanes) == 1
-        ):  # else the statement may have given names to several of its tables, or it may lose what it has kept
+        # of a mirror of several the statement may have given names to several, or the mirror may lose what it has kept
+        if len(subject.lanes) == 1:
             yield Metric(ROWS_LEFT_BEHIND, 0, subject.name, statement=statement.id)
         return
     file = lake.pipeline.file
