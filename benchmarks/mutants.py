@@ -165,7 +165,7 @@ MUTANTS = (
     ),
     Mutant(
         "a plain CREATE keeps the rows of the table before it",
-        "ingest/lake/resolve.py",
+        "ingest/lake/timeline.py",
         'proves = self.gone or (effect.note != "if-not-exists" and self.made != made)',
         "proves = False",
         tests=MODEL,
@@ -179,15 +179,15 @@ MUTANTS = (
     ),
     Mutant(
         "names exchanged one after the other",
-        "ingest/gold/policy.py",
-        'if effect.action != "rename_column" or effect.note != EXCHANGED or closes:',
-        "if True:",
+        "ingest/lake/timeline.py",
+        'exchanges = last.action == "rename_column" and last.note == EXCHANGED',
+        "exchanges = False",
         tests=MODEL,
     ),
     Mutant(
         "an existing column is added and filled again",
         "ingest/gold/steps.py",
-        'case "add_column" if name in self.made:',
+        'case "add_column" if name in before.made:',
         'case "add_column" if False:',
         tests=MODEL,
     ),
@@ -299,8 +299,8 @@ MUTANTS = (
     Mutant(
         "the newcomer leaves a key, not the row that was there",
         "ingest/departures.py",
-        "        if decided or (of_former and of_present and is_twin):\n",
-        "        if False:\n",
+        "            return Departure(self.row, stays=True)\n        if not of_former:\n",
+        "            return Departure(present)\n        if not of_former:\n",
         tests=("tests/model/test_key_moves.py",),
     ),
     Mutant(
