@@ -101,6 +101,11 @@ def delta(logical: str) -> str:
     return _DELTA.get(base(logical), "STRING")
 
 
+def of_cell(logical: str) -> str:
+    """The type of the texts in which the product itself writes a type's values: bytes in base64, also those that changes have as digits."""
+    return "binary" if delta(logical) == "BINARY" else logical
+
+
 # --- widening ------------------------------------------------------------------------------------
 
 _DIGITS = {"TINYINT": 3, "SMALLINT": 5, "INT": 10, "BIGINT": 19}  # in order of width

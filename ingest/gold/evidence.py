@@ -304,7 +304,7 @@ def present(lake: Tables, mirror: Mirror, texts: Sequence[str], folded: Image | 
     columns = [column for column in mirror.columns if column.column in state.types]
     cells = ", ".join(f"{cell_text(column)} AS {duck.name(f'v{i}')}" for i, column in enumerate(columns))
     same = " AND ".join(
-        _equals(key_column, text) for key_column, text in zip(mirror.key_columns, texts, strict=True)
+        equals(key_column, text) for key_column, text in zip(mirror.key_columns, texts, strict=True)
     )
     stored = lake.ask_mirror(mirror.path, f"SELECT {cells} FROM {{mirror}} AS m WHERE {same} LIMIT 10")
     rows = [{column.name: row[f"v{i}"] for i, column in enumerate(columns)} for row in stored]
@@ -318,11 +318,12 @@ def present(lake: Tables, mirror: Mirror, texts: Sequence[str], folded: Image | 
     return Present(tuple(rows), tuple(sorted(differing)))
 
 
-def _equals(column: Column, text: str) -> str:
+def equals(column: Column, text: str) -> str:
     """The condition that a mirror's key cell has the value of a canonical text."""
     cell, literal, kind = duck.name(column.column), duck.text(text), column.delta
     if kind == "BINARY":
-        return f"{cell} = from_base64({literal})"
+        value = held(column.type, text)
+        return f"{cell} = unhex({duck.text(value.hex())})" if isinstance(value, bytes) else "false"
     if kind == "TIMESTAMP":
         return f"{cell} = (CAST({literal} AS TIMESTAMPTZ) AT TIME ZONE 'UTC')"
     return f"{cell} = CAST({literal} AS {duck.type_of(kind)})"
@@ -339,7 +340,7 @@ def cell_text(column: Column) -> str:
     cell = duck.name(column.column)
     kind = column.delta
     if kind == "BINARY":
-        return f"base64({cell})"
+        return f"lower(hex({cell}))" if column.type == "hex" else f"base64({cell})"
     if kind in ("FLOAT", "DOUBLE"):
         return (
             f"CASE WHEN isnan({cell}) THEN 'NaN' WHEN {cell} = CAST('Infinity' AS DOUBLE) THEN 'Infinity' "

@@ -49,7 +49,7 @@ def key_of(mirror: Mirror, text: str | None) -> Key | None:
     try:
         cells = json.loads(text or "{}", parse_int=str, parse_float=str)
         return tuple(
-            typed(key_column.type, _canonical(key_column.type, cells[key_column.name]))
+            typed(types.of_cell(key_column.type), _canonical(key_column.type, cells[key_column.name]))
             for key_column in mirror.key_columns
         )
     except (KeyError, TypeError, ValueError):

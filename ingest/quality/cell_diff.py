@@ -36,6 +36,7 @@ from ingest.lake.stamps import change_of
 from ingest.order import Order, number_of, order_of
 from ingest.quality.cell_values import of_column, of_text, shown, text_of
 from ingest.quality.subjects import NOTHING_CUT, Cut
+from ingest.types import of_cell
 
 Row = Mapping[str, Any]
 Cells = dict[str, object]  # by the mirror's column
@@ -533,7 +534,7 @@ def key_of_row(row: Sequence[object], mirror: Mirror, types: Sequence[str]) -> K
             if value is None:
                 return None
             try:
-                cells.append((column.name, typed(column.type, text_of(value, delta))))
+                cells.append((column.name, typed(of_cell(column.type), text_of(value, delta))))
             except KeyCellError:
                 return None
     by_name = dict(cells)

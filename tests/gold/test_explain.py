@@ -10,6 +10,7 @@ import pytest
 from ingest.change import Change, Op, TableId
 from ingest.errors import IngestError
 from ingest.fold import Placed, SchemaStep
+from ingest.gold.evidence import cell_text, equals
 from ingest.gold.explain import Happening, StoryEvent, tell
 from ingest.lake.mirrors import Column, Mirror
 from ingest.lake.raw import RAW_CHARACTERS, shown
@@ -146,3 +147,15 @@ def test_a_row_of_a_real_lake(spark: SparkSession, tmp_path: Path) -> None:
     assert (False, ("word",)) == (touched.equal, touched.differing)
     with pytest.raises(IngestError, match=r"The key of depot\.bins is id: give 1 value in that order, not 2"):
         explain(lake, "depot.bins", ["0", "1"])
+
+
+@pytest.mark.parametrize(
+    ("logical", "sent", "spelt"), [("hex", "0xFE12", "fe12"), ("binary", "/hI=", "/hI=")]
+)
+def test_a_key_of_bytes_is_looked_up_by_its_bytes(logical: str, sent: str, spelt: str) -> None:
+    """Digits that were read as base64 named another row, or none: the story ended with a row that the mirror seemed to lack."""
+    import duckdb
+
+    column = Column("no", "no", logical)
+    asked = f"SELECT {cell_text(column)} AS cell, {equals(column, sent)} AS same FROM (SELECT unhex('FE12') AS no)"
+    assert [(spelt, True)] == duckdb.sql(asked).fetchall()

@@ -193,6 +193,21 @@ def test_keys_are_typed() -> None:
     )
 
 
+@pytest.mark.parametrize(("logical", "texts"), [("hex", ("0xFE12", "fe12")), ("binary", ("/hI=", "/hI="))])
+def test_keys_of_bytes_are_bytes(logical: str, texts: tuple[str, str]) -> None:
+    """Keys that changes have as digits were read from the mirror in base64: no row of the table was where the check looked."""
+    columns = (Column("id", "id", logical), Column("a", "a", "string"))
+    mirror = Mirror(MIRROR.table, MIRROR.path, ("id",), columns)
+    rows = [row(1, "insert", 0, a="x"), row(2, "update", 0, a="y")]
+    for change, text in zip(rows, texts, strict=True):
+        change["after"] = json.dumps({"id": text, "a": json.loads(change["after"])["a"]})
+        change["before"] = None
+    present = [values([texts[1], "y"], mirror)]
+    assert [] == list(
+        differences(expected(KeyHistory(rows), mirror), present, mirror, ["BINARY", "STRING"], closed=True)
+    )
+
+
 def twice(*rows: dict[str, Any]) -> list[int]:
     """The keys that were inserted while they were there."""
     return sorted(key[0] for key in expected(KeyHistory(rows), MIRROR).twice)
