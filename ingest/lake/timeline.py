@@ -277,7 +277,7 @@ class Presence:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class TableEvent:
     """One effect on a table, or renames that exchange names; it ``begins`` a new table with it, or not."""
 
     statement: Statement
@@ -317,7 +317,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment(Event):
+class Moment(TableEvent):
     """An event, and the table's structure before and after it."""
 
     before: Structure
@@ -331,11 +331,11 @@ class Moment(Event):
         return [name for name in names if folded(name) not in gone]
 
 
-def events(effects: Iterable[tuple[Statement, Effect]], table: TableId) -> Iterator[Event]:
+def events(effects: Iterable[tuple[Statement, Effect]], table: TableId) -> Iterator[TableEvent]:
     """What happened to a table, by the effects on it, in order, each with its statement."""
     presence = Presence()
     for statement, ring in rings(effects):
-        yield Event(statement, ring, presence.begins(ring[0], statement, table))
+        yield TableEvent(statement, ring, presence.begins(ring[0], statement, table))
 
 
 def moments(effects: Iterable[tuple[Statement, Effect]], table: TableId) -> Iterator[Moment]:
