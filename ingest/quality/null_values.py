@@ -100,8 +100,8 @@ def _told(lake: Tables, names: Iterable[str], last: int) -> dict[str, _Told]:
     A delete that was rejected, or of a table that the pipeline file excludes, counts as one.
     """
     rows = lake.ask(
-        f"""SELECT source, CAST(sum(control) AS BIGINT) AS marks, CAST(sum(deletes + routed_out + rejected)
-            - coalesce(sum(replayed) FILTER (replayed_in <= {last}), 0) AS BIGINT) AS deletes
+        f"""SELECT source, CAST(coalesce(sum(control), 0) AS BIGINT) AS marks, CAST(coalesce(sum(deletes), 0)
+            + coalesce(sum(routed_out), 0) + coalesce(sum(rejected), 0) - coalesce(sum(replayed) FILTER (replayed_in <= {last}), 0) AS BIGINT) AS deletes
         FROM {{books}} WHERE {_of_sources(names)} AND batch <= {last} GROUP BY source"""
     )
     return {row["source"]: _Told(row["marks"], row["deletes"]) for row in rows}
