@@ -34,8 +34,6 @@ PLACE = ("source", "topic", "partition", "offset")
 _CELL = ("database", "schema", "table", "key", "column")
 _NAME = ("kind", "batch", *PLACE, *_CELL, "raw")
 _ORDER = ("batch", *PLACE, *_CELL, "raw")  # of the list, whose numbers identify rejects
-ALIKE = ("kind", "reason", "table", "column", "batch")
-"""By which many are dismissed at once."""
 _MANY = "rejects"  # of a dismissal of many: the digests of all that it closes, with blanks between them
 _DIGITS, _SEPARATOR = 16, "\x1f"  # of a digest; of its cells
 COLUMNS = (
@@ -235,7 +233,7 @@ def _digest_sql(alias: str) -> str:
 
 
 def alike(rows: Iterable[Row], wanted: Mapping[str, object]) -> list[Row]:
-    """The open ones of some rejects that have certain values of `ALIKE`; ``table`` is a whole name as it is listed."""
+    """The open ones of some rejects that have certain values as they are listed; ``table`` is a whole name."""
 
     def fits(row: Row) -> bool:
         of_row = {**row, "table": str(TableId.of(row))}

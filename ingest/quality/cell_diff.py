@@ -159,8 +159,8 @@ def expected(
 def _first_clearing(events: Iterable[Placed | SchemaStep], begins: str) -> Order | None:
     """Where the table was emptied first, after the place from which on all its changes are given."""
     since = order_of(begins) if begins else None
-    clears = (event.order for event in events if _clears(event) and (since is None or event.order > since))
-    return min(clears, default=None)
+    places = (event.order for event in events if clears(event) and (since is None or event.order > since))
+    return min(places, default=None)
 
 
 def _is_cut(step: Step, change: Change, history: KeyHistory) -> bool:
@@ -419,10 +419,9 @@ def _content(sent: Image) -> str:
     return json.dumps(sent, sort_keys=True)
 
 
-def _clears(event: Placed | SchemaStep) -> bool:
-    if isinstance(event, SchemaStep):
-        return event.empties
-    return event.change.op is Op.TRUNCATE
+def clears(event: Placed | SchemaStep) -> bool:
+    """True of what leaves a mirror without a row: a TRUNCATE, and the beginning of a new table."""
+    return event.empties if isinstance(event, SchemaStep) else event.change.op is Op.TRUNCATE
 
 
 class _Cells(NamedTuple):

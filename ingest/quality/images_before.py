@@ -58,7 +58,7 @@ from ingest.lake.stamps import change_of
 from ingest.order import SECOND_HALF, is_weak, order_of
 from ingest.quality.arrow_rows import changes_of_keys, mirror_rows
 from ingest.quality.catalogue import NEVER_SENT, Metric, key_json
-from ingest.quality.cell_diff import KeyHistory, key_of_row
+from ingest.quality.cell_diff import KeyHistory, clears, key_of_row
 from ingest.quality.cell_values import of_text
 from ingest.quality.subjects import NOTHING_CUT, CheckedLane, CheckedMirror, lost_sources
 
@@ -693,7 +693,7 @@ def broken(
                 del open_breaks[step.key]
         new = link if batch > since else None
         unsent.see(event, done, new, batch)
-        if _empties(event):  # nothing of what was wrong is left
+        if clears(event):  # nothing of what was wrong is left
             open_breaks.clear()
         if new is not None and new.is_broken and not new.is_unsent and new.key in wanted:
             open_breaks.setdefault(new.key, []).append(_broken(mirror, new, batch))
@@ -718,17 +718,12 @@ class _Unsent:
         for key in left:
             if not self.rows.get(key, _NEVER).certain:
                 del self.rows[key]
-        if _empties(event):  # the row under the old key, too, is gone
+        if clears(event):  # the row under the old key, too, is gone
             self.rows.clear()
         if link is not None and link.is_unsent and link.key in self.begun:
             stays = link.key not in left
             if (stays and self.loaded) or link.excuse is None:
                 self.rows[link.key] = _broken(self.mirror, link, batch)
-
-
-def _empties(event: Placed | SchemaStep) -> bool:
-    """True of what leaves a mirror without a row: a TRUNCATE, and the beginning of a new table."""
-    return event.empties if isinstance(event, SchemaStep) else event.change.op is Op.TRUNCATE
 
 
 _WHOLE = frozenset({"set", "delete", "cleared"})
