@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from ingest.gold.declared import declared_by, departed
 from ingest.gold.policy import Subject, by_statement
 from ingest.gold.steps import steps
 from ingest.lake.logged_statements import Statement
+from ingest.lake.mirrors import Era
 from ingest.lake.resolve import SentColumn, resolved
 from ingest.lake.timeline import Structure, moments
 from tests.gold.statements import DEPOT, said, subject
@@ -57,6 +59,13 @@ def test_a_copy_like_a_table_whose_columns_have_exchanged_names_has_its_key() ->
     assert [("b",)] == [effect.keys for effect in statements[-1].effects]
 
 
+def last_era(texts: Sequence[str]) -> Era:
+    """The last era of a table by its statements, from place 005 on, whose messages all name the key (a)."""
+    statements = [said(text, 5 + number) for number, text in enumerate(texts)]
+    shown = eras.Evidence((eras.Run(("a",), "005", "020"),))
+    return eras.eras(shown, by_statement(statements, subject()), (), keyless=False)[-1]
+
+
 def test_a_key_column_is_judged_by_the_type_of_the_column_that_has_its_name() -> None:
     """A DATETIME(3) that got the key column's name was taken for that one's DATETIME, and its keys kept their fraction."""
     texts = [
@@ -65,10 +74,7 @@ def test_a_key_column_is_judged_by_the_type_of_the_column_that_has_its_name() ->
         "ALTER TABLE depot DROP PRIMARY KEY, ADD PRIMARY KEY (a)",
         "ALTER TABLE depot MODIFY a DATETIME",
     ]
-    statements = [said(text, 5 + number) for number, text in enumerate(texts)]
-    shown = eras.Evidence((eras.Run(("a",), "005", "020"),))
-    placed = by_statement(statements, subject())
-    assert "008" == eras.eras(shown, placed, (), keyless=False)[-1].place
+    assert "008" == last_era(texts).place
 
 
 def test_an_add_of_a_column_that_is_there_changes_nothing() -> None:
@@ -140,9 +146,7 @@ def test_columns_do_not_outlive_their_table_where_a_walk_has_no_statements() -> 
         "ALTER TABLE depot ADD COLUMN a DATETIME(3)",
         "ALTER TABLE depot MODIFY a DATETIME",
     ]
-    statements = [said(text, 5 + number) for number, text in enumerate(texts)]
-    shown = eras.Evidence((eras.Run(("a",), "005", "020"),))
-    assert "009" == eras.eras(shown, by_statement(statements, subject()), (), keyless=False)[-1].place
+    assert "009" == last_era(texts).place
 
 
 def test_a_default_leaves_the_character_set_and_the_comment_of_a_column() -> None:

@@ -9,19 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.model import oracle_types
-from tests.model.histories import ROWS
 from tests.model.parts import NAMES
-from tests.model.postgres import PostgresWriter
+from tests.model.postgres import ROW_STEPS, PostgresWriter
 from tests.model.tables import Clause, Column, Table
 from tests.model.values import RefusedError, Type
 
 STEPS = {
-    **{name: 3 * weight for name, weight in ROWS.items()},
-    "upsert": 9,
-    "transaction": 6,
-    "interleaved": 6,
-    "shift": 5,
-    "swap": 5,
+    **ROW_STEPS,
     "truncate": 3,
     "add_column": 9,
     "drop_column": 5,

@@ -45,15 +45,16 @@ TOLD = {
     "nothing": 3,
 }
 """Statements, and how likely each is."""
-STEPS = {
+ROW_STEPS = {
     **{name: 3 * weight for name, weight in ROWS.items()},
     "upsert": 9,
     "transaction": 6,
     "interleaved": 6,
     "shift": 5,
     "swap": 5,
-    **TOLD,
 }
+"""What changes rows, and how likely it is."""
+STEPS = {**ROW_STEPS, **TOLD}
 
 
 class PostgresSource(Source):
