@@ -5,6 +5,7 @@ It runs in a process of its own, for some clients keep all threads of theirs wai
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -88,6 +89,7 @@ class _Proxy(ThreadingHTTPServer):
     seen: list[tuple[str, str]] = []  # noqa: RUF012
     target = ""
     lock = threading.Lock()
+    new_files = threading.Lock()
 
     def fault(self, method: str, path: str) -> Fault | None:
         with self.lock:
@@ -123,7 +125,10 @@ class _Handler(BaseHTTPRequestHandler):
         kept = {name: value for name, value in self.headers.items() if name.lower() not in (*_HOPS, "expect")}
         if what == CARELESS:
             kept = {name: value for name, value in kept.items() if name.lower() != "if-none-match"}
-        status, headers, data = self._forward(body, kept)
+        # a real store looks for the file and writes it in one step, moto's server in two
+        in_one_step = self.server.new_files if "if-none-match" in map(str.lower, kept) else contextlib.nullcontext()
+        with in_one_step:
+            status, headers, data = self._forward(body, kept)
         if what in (LOST, RIVAL):
             self.close_connection = True
             return
