@@ -222,8 +222,7 @@ def _holds(
             verdict = policy.judge(statement, subject)
             did, _ = ledger.recorded.get((job.path, statement.id), ("", ()))
             late = did == APPLIED  # before late rows have shown otherwise
-            # columns that no statement announced hold a frozen mirror by themselves, below
-            if verdict.state == HELD and not statement.is_announced and (statement.batch > applied or late):
+            if verdict.state == HELD and (statement.batch > applied or late):
                 typed = command("ddl", pipeline.file)
                 exact = command("reconcile", pipeline.file, subject.table, "--repair")
                 why = _explained(job, statement, verdict, typed, exact)

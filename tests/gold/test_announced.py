@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import pytest
@@ -152,6 +152,11 @@ class Feed:
         """A mirror's column, by the key."""
         query = f'SELECT "{name}" AS c FROM {{mirror}} ORDER BY id'
         return [row["c"] for row in self.lake.ask_mirror(mirror_path(self.table), query)]
+
+    def states(self) -> list[str]:
+        """The mirrors' states after the last run."""
+        assert self.result is not None
+        return [mirror.state for mirror in self.result.mirrors]
 
     def unknown(self) -> list[tuple[str | None, float]]:
         """Columns and rows whose values the last run says are not known."""
@@ -927,6 +932,74 @@ def test_a_new_column_by_the_former_name_of_another(tmp_path: Path, policy: Any,
     feed.row((ID, c2, V, new), id=3, c2=1, v="c", c=7).run(*ALL)
     assert [[5, 6, 1], [default, default, 7]] == [feed.column(name) for name in ("c2", "c")]
     assert [] == said(feed)
+
+
+C = ("c", "int32", True, 7)
+HELD: dict[str, tuple[list[tuple[tuple[Described, ...], dict[str, Any]]], set[tuple[str, bool]]]] = {  # the columns of some rows, a batch each, and the policies under which mirrors are held, each with a key or without one
+    "renamed": (
+        [((ID, V, N), {"v": "a", "n": 1}), ((ID, W, N), {"w": "b", "n": 1})],
+        {("freeze", True), ("freeze", False), ("ignore", False)},
+    ),
+    "renamed to the name of another": (
+        [((ID, V, W, N), {"v": "a", "w": "x", "n": 1}), ((ID, ("o", "string", True), V, N), {"o": "b", "v": "y", "n": 1})],
+        {("freeze", True), ("freeze", False), ("ignore", False)},
+    ),
+    "dropped and added again": (
+        [((ID, C, V), {"c": 1, "v": "a"}), ((ID, V), {"v": "b"}), ((ID, V, C), {"v": "c", "c": 3})],
+        {("freeze", True), ("freeze", False), ("ignore", False)},
+    ),
+    "added": ([((ID, V), {"v": "a"}), ((ID, V, C), {"v": "b", "c": 3})], {("freeze", True), ("freeze", False)}),
+    "added without a default": (
+        [((ID, V), {"v": "a"}), ((ID, V, ("c", "int32", False)), {"v": "b", "c": 3})], {("freeze", True), ("freeze", False)},
+    ),
+    "given other labels": ([((ID, mood("sad", "ok")), {"v": "sad"}), ((ID, mood("low", "ok")), {"v": "low"})], set()),
+}  # fmt: skip
+
+
+@pytest.mark.one_of(4, "policy", "has_key")
+@pytest.mark.parametrize("policy", ["lenient", "evolve", "freeze", "ignore"])
+@pytest.mark.parametrize("has_key", [True, False])
+@pytest.mark.parametrize("name", HELD)
+def test_what_rows_announce_holds_where_the_ledger_says_so(
+    tmp_path: Path, name: str, has_key: bool, policy: Any
+) -> None:
+    """The ledger said held, and the run had folded it: deleted rows stayed, or the values of another column did."""
+    rows, holding = HELD[name]
+    rule = TableRule(
+        "*", **({"keys": ("id",)} if has_key else {"no_key": "full_row"}), on_schema_change=policy
+    )
+    feed = Feed(tmp_path, rule=rule)
+    for number, (fields, cells) in enumerate(rows):
+        feed.row(fields, id=number, **cells).run(*ALL)
+    holds = (policy, has_key) in holding
+    [listed] = approval.listed(feed.lake)
+    assert (holds, holds) == (listed.state == "held", feed.states() == ["held"])
+    if not holds:
+        return
+    assert feed.result is not None
+    assert f"statement {listed.statement.id} of batch {len(rows)} waits" in feed.result.mirrors[0].message
+    assert len(rows) - 1 == len(feed.column("id"))
+    approval.approve_or_dismiss(feed.lake, listed.statement.id, "approve", "so be it")
+    feed.row(fields, id=len(rows), **cells).run(*ALL)
+    assert (["done"], ["applied"]) == (
+        feed.states(),
+        [entry.state for entry in approval.listed(feed.lake)],
+    )
+
+
+def test_what_is_dismissed_still_has_to_be_let_into_a_frozen_mirror(tmp_path: Path) -> None:
+    """The columns of rows are another matter than what became of older rows."""
+    feed = Feed(tmp_path, rule=TableRule("*", keys=("id",), on_schema_change="freeze"))
+    feed.row((ID, V, N), id=1, v="a", n=1).run(*ALL)
+    feed.row((ID, W, N), id=2, w="b", n=1).run(*ALL)
+    [listed] = approval.listed(feed.lake)
+    approval.approve_or_dismiss(feed.lake, listed.statement.id, "dismiss", "it is a new column")
+    feed.row((ID, W, N), id=2, w="b", n=1).run(*ALL)
+    assert feed.result is not None
+    assert "show new columns w and db.s.t is frozen" in feed.result.mirrors[0].message
+    feed.rule, feed.warm = replace(feed.rule, columns={"w": "string"}), Warm()
+    feed.row((ID, W, N), id=3, w="c", n=1).run(*ALL)
+    assert [[None, "b", "c"], ["a", None, None]] == [feed.column("w"), feed.column("v")]
 
 
 def test_key_columns_that_exchange_their_names(tmp_path: Path) -> None:
