@@ -22,6 +22,7 @@ from ingest.gold.completed import folded
 from ingest.images_before import NEVER_CAME, WHOLE, Chain, Excuse, ImagesBefore, Link, in_words
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.conditions import ConditionError, met_by_row, value_by_row
+from ingest.lake.lanes import tells_inserts
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import mirror_path
 from ingest.lake.raw import Raw, raw
@@ -140,6 +141,7 @@ def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
         happened = happenings(lake, mirror, lane, texts)
         now = [happening for happening in happened if happening.batch <= applied]
         bytes_of = raw(lake, [happening.record for happening in happened], lane[1])
+        loads = evidence.was_loaded(lake, lane)
         more, live = tell(
             mirror,
             key,
@@ -147,7 +149,8 @@ def explain(lake: Tables, name: str, texts: Sequence[str]) -> Story:
             bytes_of,
             before,
             lake.pipeline.images_before(lane[0]),
-            loads=evidence.was_loaded(lake, lane),
+            loads=loads,
+            inserts=loads and tells_inserts(lake, lane),
         )  # positions of two lanes cannot be compared
         events, row = events + more, row or live
         waiting, before = waiting + len(happened) - len(now), before + len(now)
@@ -245,14 +248,16 @@ def tell(
     images: ImagesBefore = WHOLE,
     *,
     loads: bool = False,
+    inserts: bool = False,
 ) -> tuple[tuple[StoryEvent, ...], Row | None]:
     """One lane's events in the order of history, numbered after those ``before``, and the row after the last one.
 
-    ``images`` says how the lane's dialect writes images before, ``loads`` whether the table was loaded, maybe while changes came.
+    ``images`` says how the lane's dialect writes images before, ``loads`` whether the table was loaded, maybe while changes came,
+    ``inserts`` whether new rows of a loaded table are sent as inserts.
     """
     ordered = sorted(happened, key=lambda told: (*place_in_history(told.event), told.batch))
     table = Table(mirror.keys, mirror.key_types, soft=mirror.soft)
-    chain = Chain(table, mirror.logical_types, images, loads)
+    chain = Chain(table, mirror.logical_types, images, loads, inserts)
     done = list(chain.steps([happening.event for happening in ordered]))  # in the same order
     # per event: late, delivered twice, or one of several that claim the same place
     late = _late(ordered)

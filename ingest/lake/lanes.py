@@ -56,6 +56,12 @@ def _made_once(lake: Tables, name: str, make: Callable[[], _Made]) -> _Made:
     return lake.made_once(f"{BOOKS.name}/{name}", (log.table_id, log.version), make)
 
 
+def tells_inserts(lake: Tables, lane: LaneId) -> bool:
+    """True if a source table's inserts are sent as such: a writer of upserts sends them as updates."""
+    asked = f"SELECT 1 AS n FROM {{books}} WHERE {duck.of_lane(*lane)} AND inserts > 0 LIMIT 1"
+    return bool(lake.ask(asked))
+
+
 def sends_nulls(lake: Tables, source: Source) -> bool:
     """True if a source has ever sent a NULL, of any table.
 

@@ -52,6 +52,7 @@ from ingest.lake.datafiles import listed
 from ingest.lake.delta import Snapshot, snapshot
 from ingest.lake.json_cells import list_in
 from ingest.lake.lake import Lake
+from ingest.lake.lanes import tells_inserts
 from ingest.lake.mirrors import Mirror, Shard, shard_of
 from ingest.lake.snapshots import CARRIED_SQL, read_sql
 from ingest.lake.stamps import change_of
@@ -540,7 +541,7 @@ def _unsent_keys(screened: Screened, lane: ProvenLane, *, loaded: bool) -> set[i
 def _gone_keys(screened: Screened, lane: ProvenLane, since: int) -> set[int]:
     """The hashes of keys whose rows may have been removed before a change finds them."""
     gone = screened.missing if screened.missing and _has_removed(lane, since) else set[int]()
-    return gone | screened.unsaid if screened.unsaid and _tells_inserts(lane) else gone
+    return gone | screened.unsaid if screened.unsaid and tells_inserts(lane.lake, lane.lane.id) else gone
 
 
 def _not_erased(lane: ProvenLane, keys: dict[Key, tuple[str, ...]]) -> dict[Key, tuple[str, ...]]:
@@ -567,13 +568,6 @@ def _has_removed(lane: ProvenLane, since: int) -> bool:
             f"""SELECT DISTINCT deletes + key_changes > 0 AS removes, keys FROM {{books}}
             WHERE {lane.lane.where} AND batch <= {since} AND deletes + updates > 0"""
         )
-    )
-
-
-def _tells_inserts(lane: ProvenLane) -> bool:
-    """True if a lane's inserts are sent as such: a writer of upserts sends them as updates."""
-    return bool(
-        lane.lake.ask(f"SELECT 1 AS n FROM {{books}} WHERE {lane.lane.where} AND inserts > 0 LIMIT 1")
     )
 
 
@@ -681,7 +675,8 @@ def broken(
     mirror, wanted, loads = lane.mirror, set(suspected), lane.lane.last_read > 0
     placed = {order_of(row["order_key"]): row["batch"] for row in history.rows}
     table = Table(mirror.keys, mirror.key_types, soft=mirror.soft)
-    chain = Chain(table, mirror.logical_types, lane.images, loads, loads and _tells_inserts(lane))
+    inserts = loads and tells_inserts(lane.lake, lane.lane.id)
+    chain = Chain(table, mirror.logical_types, lane.images, loads, inserts)
     for row in history.earlier:
         chain.remember(Placed(order_of(row["order_key"]), change_of(row, history.shard)))
     open_breaks: dict[Key, list[Broken]] = {}

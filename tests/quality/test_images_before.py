@@ -178,6 +178,8 @@ def test_a_late_update_of_a_loaded_row_that_was_deleted(
         assert [] == sentences(shops, "a change says")
     said = sentences(change(shops, "UPDATE", "b", 20 if dialect != "dts-canal" else 40), "a change says")
     assert ["the changes before it give none" in each for each in said] == [True] * inserts
+    told = [remark for event in explain(shops.lake, ITEM, ["1"]).events for remark in event.remarks]
+    assert inserts == any("the row before does not fit" in remark for remark in told)
 
 
 def test_each_update_of_a_deleted_row_is_counted(tmp_path: Path) -> None:
