@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule, target
@@ -67,16 +67,22 @@ def _is_open(effect: Effect, table: TableId, rule: TableRule, keeps_name: bool) 
     )
 
 
-def beginning(about: Iterable[Statement], rule: TableRule, table: TableId, last: int) -> Cleared | None:
-    """Place and batch of the newest of the statements about a table that empties it or begins a new one, by the rule of one of
-    its mirrors.
+def beginning(
+    about: Iterable[Statement], rule: TableRule, table: TableId, last: int, did: Mapping[str, str]
+) -> Cleared | None:
+    """Place and batch of the newest of the statements about a table that empties it or begins a new one, in one of its mirrors.
+
+    Args:
+        about: the statements about the table, in order.
+        rule: the mirror's.
+        table: the source table.
+        last: the last batch that the mirror has folded.
+        did: the states by which it has folded statements, by their names.
     """
-    if rule.ignores:
-        return None
     effects = (
         (statement, effect)
         for statement in about
-        if statement.batch <= last and statement.decided != DISMISS
+        if statement.batch <= last and not _is_ignored(statement, rule, did.get(statement.id, ""))
         for effect in statement.effects
         if table in touched(effect)
     )
@@ -84,3 +90,12 @@ def beginning(about: Iterable[Statement], rule: TableRule, table: TableId, last:
         Cleared(event.place, event.statement.batch) for event in events(effects, table) if event.empties
     ]
     return cleared[-1] if cleared else None
+
+
+def _is_ignored(statement: Statement, rule: TableRule, did: str) -> bool:
+    """True if a statement has done nothing to the rows of a mirror; ``did`` is the state by which it was folded, if that is known:
+    by then the rule may have been another one.
+    """
+    if did and statement.decided != DISMISS:
+        return did == "logged"
+    return statement.decided == DISMISS or (rule.ignores and not statement.decided)

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from ingest.lake import faults
 from ingest.lake.cleared import Cleared
 from ingest.lake.lake import Lake
-from ingest.lake.logged_statements import Statement, by_lane
+from ingest.lake.logged_statements import Statement, by_lane, done
 from ingest.lake.names import quoted
 from ingest.lake.tables import Tables
 from ingest.quality import many_keys
@@ -48,10 +48,10 @@ def beginnings(
 ) -> dict[str, dict[int, Cleared]]:
     """Where tables of some mirrors began again, by the DDL ledger."""
     began: dict[str, dict[int, Cleared]] = {}
-    about = by_lane(logged)
+    about, states = by_lane(logged), done(lake)
     for subject in chosen:
         side = Side(lake, subject, since, 0)
-        side.begins(about)
+        side.begins(about, states)
         if side.cleared:
             began[subject.path] = side.cleared
     return began

@@ -101,12 +101,18 @@ class Side:
         """Record that a lane was emptied at a place: no earlier row may be in its mirror."""
         self.cleared[index] = max(self.cleared.get(index, cleared), cleared)
 
-    def begins(self, about: Mapping[LaneId, Sequence[Statement]]) -> None:
-        """Record where lanes began again, by the statements about each."""
+    def begins(
+        self, about: Mapping[LaneId, Sequence[Statement]], done: Mapping[tuple[str, str], str]
+    ) -> None:
+        """Record where lanes began again, by the statements about each and by what these have ``done`` to mirrors when they were
+        folded, as `ingest.lake.logged_statements.done` gives it.
+        """
         for i, lane in self.lanes:
             rule = rule_for(self.lake.pipeline, lane.table, self.subject.path)
             statements = about.get(lane.id, ())
-            cleared = beginning(statements, rule, lane.table, self.subject.applied)
+            path = self.subject.path
+            did = {statement.id: done.get((path, statement.id), "") for statement in statements}
+            cleared = beginning(statements, rule, lane.table, self.subject.applied, did)
             if cleared is not None:
                 self.cleared[i] = cleared
 

@@ -7,9 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from ingest.config.model import TableRule
+from ingest.gold.steps import steps_of
 from ingest.lake import decisions
 from ingest.lake.decisions import FOLDED, Decision
+from ingest.quality.stage import check
 from ingest.run import Warm
 from tests.gold.depot import Depot
 from tests.unstarted import unstarted
@@ -68,3 +72,16 @@ def test_what_was_done_to_rows_stays_done(tmp_path: Path) -> None:
     assert [(None, 7)] == [(row["gate"], row["door"]) for row in rows(depot)]
     assert "" == depot.why_merge
     assert [] == failing(depot)
+
+
+@pytest.mark.parametrize(("then", "now"), [("lenient", "ignore"), ("ignore", "lenient")])
+def test_a_table_that_was_made_again_under_another_policy(tmp_path: Path, then: Any, now: Any) -> None:
+    """A look at all keys judged its CREATE by the rule of today: rows that were rightly gone, or there, were complained of."""
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*", on_schema_change=then))
+    assert ("done", "") == depot.row(id="1", n="1").run(checked=True)
+    depot.ddl("DROP TABLE depot").ddl("CREATE TABLE depot (id INT PRIMARY KEY, n INT)")
+    assert ("done", "") == depot.row(id="2", n="2").run(checked=True)
+    assert [1, 2][then == "lenient" :] == [row["id"] for row in rows(depot)]
+    depot.rule = replace(depot.rule, on_schema_change=now)
+    checked = check(depot.lake(), steps=steps_of(depot.lake()))
+    assert [] == [verdict.metric.check for verdict in checked.of("fail")]

@@ -359,7 +359,7 @@ def test_keys_are_counted_as_by_the_plain_fold(
 ) -> None:
     """The keys of every mirror, in what all batches say and in what the last one does."""
     from ingest.lake.lake import Lake
-    from ingest.lake.logged_statements import by_lane
+    from ingest.lake.logged_statements import by_lane, done
     from ingest.quality import ddl_ledger, ledgers
     from ingest.quality.key_sides import Side
     from ingest.quality.subjects import survey
@@ -371,7 +371,7 @@ def test_keys_are_counted_as_by_the_plain_fold(
     chosen = survey(lake, ledgers.read(lake, since, last).lanes, steps=steps_of(lake)).subjects
     sides = [Side(lake, one, since, i) for i, one in enumerate(chosen) if one.exists and one.mirror]
     for one in sides:
-        one.begins(by_lane(ddl_ledger.read(lake)))
+        one.begins(by_lane(ddl_ledger.read(lake)), done(lake))
     found = by_duckdb(lake, sides)
     assert found
     assert found == {one.index: by_plain_fold(lake, one) for one in sides}
