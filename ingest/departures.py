@@ -104,9 +104,9 @@ class Crossings:
     was there, it may be the one that leaves."""
 
     def arrive(
-        self, key: Hashable, event: PlacedChange, present: PresentRow | None, values: Image, *, known: bool
+        self, key: Hashable, event: PlacedChange, present: PresentRow | None, values: Image, *, had_row: bool
     ) -> None:
-        """Take note that a row comes to a key that may have one; ``known`` if the key has ever had one."""
+        """Take note that a row comes to a key that may have one; ``had_row`` if the key has ever had one."""
         transaction = transaction_of(event.change)
         moves_again = self._moves_again(key, event)
         owed, settled = self._owed.get(key), self._settled.get(key)
@@ -114,7 +114,7 @@ class Crossings:
             del self._settled[key]
         if present is None:
             self._owed.pop(key, None)
-            if not known and key not in self._left:
+            if not had_row and key not in self._left:
                 self._begun[key] = transaction
             return
         owes = owed is not None and owed.transaction == transaction  # a row that was there before both

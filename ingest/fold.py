@@ -443,7 +443,7 @@ def _set(
     table.dead.pop(key, None)
     arrived = row_before.arrived if row_before else None
     if arrives:
-        table.crossings.arrive(key, event, row_before, values, known=key in table.last)
+        table.crossings.arrive(key, event, row_before, values, had_row=key in table.last)
         arrived = transaction_of(event.change)
     elif row_before:
         table.crossings.change(key)

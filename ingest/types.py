@@ -153,26 +153,26 @@ def _common_delta(left: str, right: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def common(known: str, new: str) -> str:
-    """The logical type of a column of type ``known`` that now also has values of type ``new``.
+def common(old: str, new: str) -> str:
+    """The logical type of a column of type ``old`` that now also has values of type ``new``.
 
-    ``known`` itself if its Delta type holds both, else the narrowest type that does, finally ``string``. ``unknown`` is
+    ``old`` itself if its Delta type holds both, else the narrowest type that does, finally ``string``. ``unknown`` is
     compatible with any type, and ``decimal`` without precision with any exact number.
     """
-    known, new = unfilled(known)[0], unfilled(new)[0]
-    if known == new or _says_nothing(new, known):
-        return known
-    if _says_nothing(known, new):
+    old, new = unfilled(old)[0], unfilled(new)[0]
+    if old == new or _says_nothing(new, old):
+        return old
+    if _says_nothing(old, new):
         return new
-    before, after = delta(known), delta(new)
+    before, after = delta(old), delta(new)
     wide = _common_delta(before, after)
     if wide == "STRING":
         return next(
-            (logical for logical in (known, new) if delta(logical) == wide and logical != "decimal"), "string"
+            (logical for logical in (old, new) if delta(logical) == wide and logical != "decimal"), "string"
         )
-    if wide == before and family(known) in (family(new), "decimal", "float", "datetime"):
-        return known
-    if wide == after and family(new) in (family(known), "decimal", "float", "datetime"):
+    if wide == before and family(old) in (family(new), "decimal", "float", "datetime"):
+        return old
+    if wide == after and family(new) in (family(old), "decimal", "float", "datetime"):
         return new
     return _LOGICAL_OF.get(wide) or (wide.lower() if wide.startswith("DECIMAL") else "string")
 
@@ -223,14 +223,14 @@ LONGEST = 300
 
 def _remembered(convert: Callable[..., str]) -> Callable[..., str]:
     """Cache the conversion of type names."""
-    known = lru_cache(maxsize=4096)(convert)
+    cached = lru_cache(maxsize=4096)(convert)
 
     @wraps(convert)
     def of(declared: str, *more: bool) -> str:
         if len(declared) > LONGEST:
             start = declared[:LONGEST]
             declared = start if ")" in start else start.partition("(")[0]
-        return known(declared, *more)
+        return cached(declared, *more)
 
     return of
 

@@ -156,14 +156,14 @@ def known_of(part: Source, files: Mapping[str, FileState]) -> dict[str, FileStat
 
 
 def plan(
-    source: Source, rank: int, known: dict[str, FileState], cores: int, recorded: moved.Recorded = tuple
+    source: Source, rank: int, file_states: dict[str, FileState], cores: int, recorded: moved.Recorded = tuple
 ) -> FilePlan:
     """Plan what to read from one file source, in ranges.
 
     Args:
         source: the source.
         rank: its place in the pipeline file.
-        known: what was read of its files.
+        file_states: what was read of its files.
         cores: among how many a large file is divided.
         recorded: how its folder was moved, as the lake knows.
     """
@@ -181,13 +181,13 @@ def plan(
         for path in sorted(away)
     ]
     sizes = {file.path: (file.size, file.mtime) for file in files}
-    seen = moved.recognised(source, sizes, known, _content_of(source, files), recorded)
-    notes, refused = _said_of_moved(source, seen, (path for path in known if path in sizes))
-    known = seen.known
+    seen = moved.recognised(source, sizes, file_states, _content_of(source, files), recorded)
+    notes, refused = _said_of_moved(source, seen, (path for path in file_states if path in sizes))
+    file_states = seen.known
     warnings += [*_said_of_copies(source, seen), *_said_of_doubtful(source, seen)]
-    alarms += _vanished(files, known)
+    alarms += _vanished(files, file_states)
     work: list[Range] = []
-    for part in _unread(source, rank, files, known, refused):
+    for part in _unread(source, rank, files, file_states, refused):
         if isinstance(part, Range):
             work.append(part)
         else:
@@ -210,14 +210,14 @@ def _unread(
     source: Source,
     rank: int,
     files: Iterable[Found],
-    known: Mapping[str, FileState],
+    file_states: Mapping[str, FileState],
     refused: Mapping[str, NotRead],
 ) -> Iterator[Range | str]:
     """What is left to read of some files, in their order, and an alarm for each that cannot be read."""
     by_time = source.order_files_by == "mtime"
     waiting = ""  # the file that could not be read, if arrival orders the source
     for file in sorted(files, key=lambda file: (file.mtime if by_time else 0, natural(file.path))):
-        state = known.get(file.path)
+        state = file_states.get(file.path)
         try:
             end = refused.get(file.path) or _look(source, rank, file, state)
         except OSError as error:

@@ -169,7 +169,7 @@ class KafkaPlan:
 
 def plan(
     source: Source,
-    known: Mapping[Place, Position],
+    positions: Mapping[Place, Position],
     cluster: Cluster,
     accepted: Callable[[Gap], bool] = lambda _gap: False,
 ) -> KafkaPlan:
@@ -178,12 +178,12 @@ def plan(
     On the source's first run a partition without a position begins where ``start`` says; on later runs at its
     beginning: newer messages were never skipped on purpose.
     """
-    starts = _starts(source, known, cluster)
+    starts = _starts(source, positions, cluster)
     spans: list[OffsetSpan] = []
     gaps: list[Gap] = []
     resumed: set[Place] = set()
-    for place in sorted({*cluster.begins, *(place for place in known if _selected(source, place.topic))}):
-        position = known.get(place) or Position(starts[place], cluster.id, cluster.topics[place.topic])
+    for place in sorted({*cluster.begins, *(place for place in positions if _selected(source, place.topic))}):
+        position = positions.get(place) or Position(starts[place], cluster.id, cluster.topics[place.topic])
         gap = _gap(place, position, cluster)
         if gap is None:
             spans.append(OffsetSpan(place, position.offset, cluster.ends[place]))
@@ -194,11 +194,11 @@ def plan(
             resumed.add(place)
     if source.max_messages is not None:
         spans = limited(spans, source.max_messages, cluster.since)
-    new = {place for place in cluster.begins if place not in known} | resumed
+    new = {place for place in cluster.begins if place not in positions} | resumed
     kept = tuple(span for span in spans if span.end > span.start or span.place in new)
     chosen = {place for place in new if starts[place] != cluster.begins[place]} | resumed
     due = any(span.end > span.start or span.place in chosen for span in kept)
-    missing = dict(_missing(source, known, cluster))
+    missing = dict(_missing(source, positions, cluster))
     went_on = [
         f"{place} goes on at {cluster.begins[place]}: the loss before was accepted."
         for place in sorted(resumed)
@@ -206,14 +206,16 @@ def plan(
     return KafkaPlan(kept, tuple(gaps), (*missing.values(), *went_on), due, missing)
 
 
-def _missing(source: Source, known: Mapping[Place, Position], cluster: Cluster) -> Iterator[tuple[str, str]]:
+def _missing(
+    source: Source, positions: Mapping[Place, Position], cluster: Cluster
+) -> Iterator[tuple[str, str]]:
     """Topics of the pipeline file, and its pattern, that fit none of the cluster's and never have: what to say of each."""
-    read = {place.topic for place in known}
+    read = {place.topic for place in positions}
     for topic in source.topics:
         if topic not in cluster.topics and topic not in read:
             hint = nearest(topic, cluster.seen)
             yield topic, f"topic {topic} does not exist yet, or its user may not see it{hint or '.'}"
-    if source.topic_pattern and not cluster.topics and not known:
+    if source.topic_pattern and not cluster.topics and not positions:
         seen = [topic for topic in sorted(cluster.seen) if not topic.startswith("__")]  # Kafka's own
         such = f", such as {', '.join(seen[:_SHOWN])}" if seen else ""
         user_sees = f"its user sees {counted(len(seen), 'topic')}{such}."
@@ -223,7 +225,7 @@ def _missing(source: Source, known: Mapping[Place, Position], cluster: Cluster) 
 # --- starts -------------------------------------------------------------------------------------
 
 
-def _starts(source: Source, known: Mapping[Place, Position], cluster: Cluster) -> Offsets:
+def _starts(source: Source, positions: Mapping[Place, Position], cluster: Cluster) -> Offsets:
     """Where each partition without a position begins."""
     wanted = source.start
     if isinstance(wanted, Mapping):
@@ -233,7 +235,7 @@ def _starts(source: Source, known: Mapping[Place, Position], cluster: Cluster) -
             for n, offset in by_partition.items()
         }
         return {place: given.get(place, begin) for place, begin in cluster.begins.items()}
-    if known or wanted == "earliest":
+    if positions or wanted == "earliest":
         return cluster.begins
     if wanted == "latest":
         return cluster.ends
@@ -344,7 +346,7 @@ class Look:
 def look(
     lake: Tables,
     source: Source,
-    known: Mapping[Place, Position],
+    positions: Mapping[Place, Position],
     connected: Callable[[Source], AbstractContextManager[Cluster]],
 ) -> Look:
     """Query the cluster of one source and plan what to read; a cluster that is down affects only its source."""
@@ -359,7 +361,7 @@ def look(
 
     try:
         with connected(source) as cluster:
-            planned = plan(source, known, cluster, is_accepted)
+            planned = plan(source, positions, cluster, is_accepted)
             return Look(source, planned, cluster.id, cluster.topics)
     except BrokerError as error:
         return Look(source, KafkaPlan(), trouble=str(error))

@@ -59,7 +59,7 @@ def sync(lake: Lake) -> Synced:
     remembered = registrations.remembered(lake)
     wanted = registrations.wanted(lake, remembered)
     try:
-        with connected(lake) as catalog:
+        with opened_catalog(lake) as catalog:
             registered = catalog.registered(_databases(wanted, remembered))
     except CatalogError as error:
         fault = _sentence(lake, str(error))
@@ -83,7 +83,7 @@ def _done(lake: Lake, steps: CatalogSteps, gone: Collection[Registration] = ()) 
     put, dropped, faults = list[Registration](), list[Registration](), list[str]()
     try:
         if steps != CatalogSteps():
-            with connected(lake) as catalog:
+            with opened_catalog(lake) as catalog:
                 for registration in steps.drops:
                     catalog.drop(registration.name)
                     dropped.append(registration)
@@ -116,8 +116,8 @@ def _sentence(lake: Tables, *faults: str) -> str:
 
 
 @contextmanager
-def connected(lake: Lake) -> Iterator[Catalog]:
-    """The catalog of a lake's pipeline file.
+def opened_catalog(lake: Lake) -> Iterator[Catalog]:
+    """The catalog that a lake's pipeline file names, open.
 
     Raises:
         CatalogError: it cannot be reached.

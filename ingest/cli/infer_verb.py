@@ -131,7 +131,7 @@ def _changes(files: Iterable[Read], lines: int, refused: list[str]) -> Iterator[
 
     from ingest import formats
     from ingest.change import Message
-    from ingest.config.masks import without_values
+    from ingest.config.masks import detail_without_values
     from ingest.operate.message_input import messages
 
     for path, name, hints, framing, pipeline in files:
@@ -143,7 +143,9 @@ def _changes(files: Iterable[Read], lines: int, refused: list[str]) -> Iterator[
                 changes = list(formats.reader(name)(Message(record.value, None, path), hints))
             except Undecodable as error:
                 refused.append(
-                    without_values(error.code, error.detail) if pipeline and pipeline.masks else str(error)
+                    detail_without_values(error.code, error.detail)
+                    if pipeline and pipeline.masks
+                    else str(error)
                 )
             else:
                 yield from (_shown(change, pipeline) for change in changes)

@@ -85,13 +85,13 @@ def _mirrors(i: int, rule: TableRule) -> Iterator[tuple[Where, TableRule]]:
 
 def _refuse_shared(document: Document, pipeline: Pipeline) -> None:
     """A further mirror holds rows of its entry alone; names with parts to fill in are compared by gold."""
-    known: dict[str, tuple[Where, bool]] = {}
+    filled_by: dict[str, tuple[Where, bool]] = {}
     for i, rule in enumerate(pipeline.tables):
         for where, mirror_rule in _mirrors(i, rule):
             name = _fixed(mirror_rule)
             if not name or mirror_rule.exclude:
                 continue
-            first, further = known.setdefault(name, (where, mirror_rule is not rule))
+            first, further = filled_by.setdefault(name, (where, mirror_rule is not rule))
             if first != where and (further or mirror_rule is not rule):
                 line, _ = document.place((*first, "into"))
                 document.fault(

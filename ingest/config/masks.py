@@ -420,7 +420,7 @@ def _others(sign: str) -> str:
 # --- texts that may quote values --------------------------------------------------------------------
 
 
-def without_values(code: str, detail: str) -> str:
+def detail_without_values(code: str, detail: str) -> str:
     """What a decoder complains of, without the message's values."""
     if code in _PLAIN_DETAILS:
         return _QUOTED.sub(HIDDEN, detail)

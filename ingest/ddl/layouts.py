@@ -27,13 +27,13 @@ def rearranged(old: Sequence[str], new: Sequence[str], unchanged: Collection[str
     Of the ``unchanged`` ones the first row with the new columns has a value from before it. Columns that are added at the end, or
     dropped, are nothing; so is a column of which only the connector's settings can have kept the rows free until now.
     """
-    known, tail = {*old}, new[len(old) :]
-    if len(new) >= len(old) and new[len(old) - 1] == old[-1] and known.isdisjoint(tail):
+    names_before, tail = {*old}, new[len(old) :]
+    if len(new) >= len(old) and new[len(old) - 1] == old[-1] and names_before.isdisjoint(tail):
         renamed = {was: name for was, name in zip(old, new, strict=False) if was != name}
         # names that exchanged their places may also be those of a table that was made again with the same rows
         return Rearranged({}, [*renamed.values()]) if _exchange_names(renamed) else Rearranged(renamed, [])
     kept = [name for name in old if name in new]
-    stay = [name for name in new if name in known]
+    stay = [name for name in new if name in names_before]
     if kept != stay:
         return Rearranged({}, list(_moved(old, new)))
     return _between_kept(old, new, kept, unchanged)

@@ -135,19 +135,19 @@ def tokens(statement: str, dialect: str) -> list[Token]:
 
 
 def _scan(statement: str, lexer: re.Pattern[str]) -> Iterator[Token]:
-    at, end = 0, len(statement)
-    while at < end:
-        found = lexer.match(statement, at)
+    position, end = 0, len(statement)
+    while position < end:
+        found = lexer.match(statement, position)
         if found is None:
-            raise Unread(f"character {at + 1} starts no token (a quote or a comment may lack its end)")
-        start, at = at, found.end()
+            raise Unread(f"character {position + 1} starts no token (a quote or a comment may lack its end)")
+        start, position = position, found.end()
         kind = found.lastgroup or ""
         if kind == "open" or (kind == "symbol" and statement.startswith("/*", start)):
             raise Unread(f"the text or comment at character {start + 1} has no end")
         if kind not in ("space", "comment", "hint"):
             text = _decoded(kind, found.group())
             named = _introduced(found.group(), text) if kind == "introduced" else kind
-            yield Token(_KINDS.get(named, named), text, start, at)
+            yield Token(_KINDS.get(named, named), text, start, position)
 
 
 _KINDS = (

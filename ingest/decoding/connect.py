@@ -159,12 +159,12 @@ def _plan(
     meanings: Meanings,
     reading: Reading,
 ) -> ConnectPlan:
-    known = dict(declared)
+    declared_types = dict(declared)
     readers: dict[str, ColumnReader] = {}
     described: dict[str, ColumnSchema] = {}
     members = tuple(fields(schema))
     for field in members:
-        reader = column(field, known.pop(field.name, _unsigned(field)), meanings, reading)
+        reader = column(field, declared_types.pop(field.name, _unsigned(field)), meanings, reading)
         readers[field.name] = _as_declared(field, reader)
         if field.optional is not None:
             is_plain = field.default is not None and field.default.plain
@@ -173,7 +173,7 @@ def _plan(
         field.name: listed for field in members if field.name in described and (listed := labels_of(field))
     }
     placed = _placed(members)
-    for name, logical in known.items():
+    for name, logical in declared_types.items():
         readers[name] = declared_column(logical, reading)
     return ConnectPlan(
         {name: each.json for name, each in readers.items()},

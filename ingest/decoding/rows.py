@@ -60,9 +60,9 @@ class RowPlan:
         if len(self.types) <= len(row) and self.types.keys() <= row.keys():
             return self
         columns = tuple(row)
-        known = self._narrow.get(columns)
-        if known is None:
-            known = RowPlan(
+        narrow = self._narrow.get(columns)
+        if narrow is None:
+            narrow = RowPlan(
                 {name: logical for name, logical in self.types.items() if name in row},
                 tuple((name, function) for name, function in self.converts if name in row),
                 self.firm,
@@ -71,8 +71,8 @@ class RowPlan:
                 self.marked,
             )
             if sum(map(len, columns)) <= _LONG:
-                self._narrow[columns] = known
-        return known
+                self._narrow[columns] = narrow
+        return narrow
 
 
 NO_PLAN = RowPlan({}, ())
@@ -123,7 +123,7 @@ def plan(
         large: columns sent with a type that may hold a large object.
         by_kind: the dialect's own conversions, by logical type.
     """
-    known = {**sent, **{column: without_digits(logical) for column, logical in declared}}
+    logical_types = {**sent, **{column: without_digits(logical) for column, logical in declared}}
     unit = TICKS.get(units or "", whole)
     functions: dict[str, Convert] = {
         **_PLAIN,
@@ -137,16 +137,16 @@ def plan(
     marked = binary in ("hex", "base16")
     if marked:
         functions["boolean"] = partial(truth_text, marked=True)
-    converts = ((column, functions.get(types.base(logical))) for column, logical in known.items())
+    converts = ((column, functions.get(types.base(logical))) for column, logical in logical_types.items())
     firm = {column for column, kind in sent.items() if kind != "unknown" and column not in large}
     # a ``string`` that the pipeline file declares may be a large object
     firm |= {c for c, kind in declared if c not in sent and kind != "string" and kind not in types.LOB}
     return RowPlan(
-        known,
+        logical_types,
         tuple((column, function) for column, function in converts if function is not None),
         frozenset(firm),
         tuple(sent),
-        tuple(column for column, logical in known.items() if types.base(logical) == "bit"),
+        tuple(column for column, logical in logical_types.items() if types.base(logical) == "bit"),
         marked,
     )
 

@@ -50,7 +50,7 @@ def is_folder(registry: str) -> bool:
 
 def schemas(folder: str, stored: Mapping[int, str] | None = None) -> Schemas:
     """The schemas of a folder and the folders below it, and those that are ``stored``: older records were read by them."""
-    known = {
+    by_number = {
         number: ("the schema that the lake has from before", text) for number, text in (stored or {}).items()
     }
     unsure: dict[int, str] = {}
@@ -64,10 +64,10 @@ def schemas(folder: str, stored: Mapping[int, str] | None = None) -> Schemas:
         except SetupError as error:
             faults.append(str(error))
         else:
-            other, same = known.setdefault(number, (str(file), text))
+            other, same = by_number.setdefault(number, (str(file), text))
             if same != text and avro.load(same).root != avro.load(text).root:
                 unsure[number] = _UNSURE.format(file=file, other=other, number=number)
-    texts = {number: text for number, (_, text) in known.items() if number not in unsure}
+    texts = {number: text for number, (_, text) in by_number.items() if number not in unsure}
     return Schemas(texts, unsure, faults)
 
 

@@ -123,9 +123,9 @@ def _row(record: dict[str, Any], common: Change, hints: Hints) -> Change:
     source = record["source"]["sourceType"]
     micros = source in MICROSECOND_SOURCES and "<->" not in record["sourcePosition"]
     plan = columns(tuple((field["name"], field["dataTypeNumber"]) for field in record["fields"]), source)
-    known: dict[str, str] = {}
-    before, unsent = _image(record["beforeImages"], plan, micros, known)
-    after, missing = _image(record["afterImages"], plan, micros, known)
+    types_sent: dict[str, str] = {}
+    before, unsent = _image(record["beforeImages"], plan, micros, types_sent)
+    after, missing = _image(record["afterImages"], plan, micros, types_sent)
     op = common.op
     if (before if op is Op.DELETE else after) is None:
         raise Undecodable("no-image", f"the {op} has no image of its row")
@@ -136,7 +136,7 @@ def _row(record: dict[str, Any], common: Change, hints: Hints) -> Change:
         keys=declared.keys or key_columns(record["tags"].get("pk_uk_info")),
         before=before,
         after=None if op is Op.DELETE else after,
-        types={**known, **declared.columns} if declared.columns else known,
+        types={**types_sent, **declared.columns} if declared.columns else types_sent,
         partial=missing > 0 and op is not Op.DELETE,
         phase=0 if op is Op.READ and record["id"] <= 0 else 1,
         note=f"columns that were not captured are absent: {absent}" if absent else None,
@@ -144,9 +144,9 @@ def _row(record: dict[str, Any], common: Change, hints: Hints) -> Change:
 
 
 def _image(
-    cells: list[Any] | str | None, plan: tuple[Column, ...], micros: bool, known: dict[str, str]
+    cells: list[Any] | str | None, plan: tuple[Column, ...], micros: bool, types_sent: dict[str, str]
 ) -> tuple[Image | None, int]:
-    """One image by its columns, and how many of them were not captured; types go into ``known``."""
+    """One image by its columns, and how many of them were not captured; types go into ``types_sent``."""
     if cells is None:
         return None, 0
     if isinstance(cells, str) or len(cells) != len(plan):
@@ -162,7 +162,7 @@ def _image(
         if tag != "EmptyObject":
             read, hint = readers[tag]
             try:
-                image[name], known[name] = read(value, hint, micros)
+                image[name], types_sent[name] = read(value, hint, micros)
             except ValueError as error:
                 raise Undecodable(
                     "bad-value", f"a {tag} of column {name[:80]!r} cannot be read: {error}"

@@ -210,7 +210,7 @@ def _place(envelope: Mapping[str, Raw], op: Op, table: TableId, keys: tuple[str,
     phase, half = _number(_text(place, "phase")), _number(_text(place, "half"))
     if phase > 1 or half > _HALVES:
         raise Undecodable("bad-place", "phase is 0 or 1, half is 0 to 3")
-    at = envelope.get("time")
+    time = envelope.get("time")
     return Change(
         op=op,
         table=table,
@@ -220,7 +220,7 @@ def _place(envelope: Mapping[str, Raw], op: Op, table: TableId, keys: tuple[str,
         half=half,
         arrival=tuple(map(_number, _texts(place, "arrival"))),
         position=_text(envelope, "name") if "name" in envelope else None,
-        event_time=None if values.is_null(at) else moment(_text(envelope, "time"), "UTC"),
+        event_time=None if values.is_null(time) else moment(_text(envelope, "time"), "UTC"),
         row=_number(_text(envelope, "first")) if "first" in envelope else 0,
         note=_note(envelope),
     )

@@ -118,9 +118,9 @@ def _row(record: dict[str, Any], common: Change, hints: Hints) -> Change:
     if len(set(names)) != len(names):
         raise Undecodable("duplicate-key", "a column name occurs twice in one list of fields")
     keys = declared.keys or _key_columns(record, names)
-    known: dict[str, str] = {}
-    before = _image(record["beforeImages"], names, known)
-    after = _image(record["afterImages"], names, known)
+    types_sent: dict[str, str] = {}
+    before = _image(record["beforeImages"], names, types_sent)
+    after = _image(record["afterImages"], names, types_sent)
     if (before if op is Op.DELETE else after) is None:
         raise Undecodable("no-image", f"the {op} has no image of its row")
     for image in (before, after):
@@ -136,13 +136,13 @@ def _row(record: dict[str, Any], common: Change, hints: Hints) -> Change:
         keys=keys,
         before=before,
         after=None if op is Op.DELETE else after,
-        types={**known, **declared.columns} if declared.columns else known,
+        types={**types_sent, **declared.columns} if declared.columns else types_sent,
         partial=hidden is not None,
         note=hidden,
     )
 
 
-def _image(cells: list[dict[str, Any]] | None, names: list[str], known: dict[str, str]) -> Image | None:
+def _image(cells: list[dict[str, Any]] | None, names: list[str], types_sent: dict[str, str]) -> Image | None:
     if cells is None:
         return None
     if len(cells) != len(names):
@@ -155,11 +155,11 @@ def _image(cells: list[dict[str, Any]] | None, names: list[str], known: dict[str
         if value is None:
             image[name] = None
             if info in NULL_TYPES:
-                known.setdefault(name, NULL_TYPES[info])
+                types_sent.setdefault(name, NULL_TYPES[info])
             continue
         tag, content = value if isinstance(value, tuple) else (type(value).__name__, value)
         try:
-            image[name], known[name] = READERS[tag](content, info)
+            image[name], types_sent[name] = READERS[tag](content, info)
         except ValueError as error:
             raise Undecodable(
                 "bad-value", f"a {tag} of column {name[:80]!r} cannot be read: {error}"

@@ -385,14 +385,14 @@ def _image(
     columns: tuple[tuple[str, ReadBytes], ...],
     cells: Sequence[bytes],
     was: Iterable[bytes | None],
-    known: Image,
+    texts_before: Image,
 ) -> Image:
-    """An image from its values; one that ``was`` the same before has the text that is ``known``."""
+    """An image from its values; one that ``was`` the same before has its text of ``texts_before``."""
     image: Image = {}
     for (name, read), cell, old in zip(columns, cells, was, strict=False):
         if cell == old:
-            if name in known:
-                image[name] = known[name]
+            if name in texts_before:
+                image[name] = texts_before[name]
             continue
         value = _short_value(cell) or SUBSCRIBE.read("Data", cell)
         kind = value.dataType

@@ -97,7 +97,7 @@ class Carried:
 
     def _head(self, op: str, batch: int, number: int) -> dict[str, Any]:
         statement = self.move.statement
-        at = statement.event_time
+        moment = statement.event_time
         return {
             ingest_snapshot.MARK: 1,
             "op": op,
@@ -108,7 +108,7 @@ class Carried:
             ),
             "name": f"carried over from {self.move.rows.tenures[-1].table}",
             "carried": self.masked,
-            **({"time": at.isoformat() + "Z"} if isinstance(at, dt.datetime) else {}),
+            **({"time": moment.isoformat() + "Z"} if isinstance(moment, dt.datetime) else {}),
         }
 
     def lines(self, batch: int) -> list[Line]:

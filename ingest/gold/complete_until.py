@@ -212,13 +212,13 @@ def _partitions(lines: Iterable[Row]) -> dict[tuple[str, str | None], list[_Reac
     times: dict[tuple[str, str | None, int | None], dict[bool, dt.datetime]] = defaultdict(dict)
     for row in lines:
         if row["passed"] is not None:
-            known = times[row["source"], row["topic"], row["partition"]]
+            passed = times[row["source"], row["topic"], row["partition"]]
             is_mark = row["table"] is None
-            known[is_mark] = max(row["passed"], known.get(is_mark, row["passed"]))
+            passed[is_mark] = max(row["passed"], passed.get(is_mark, row["passed"]))
     partitions = defaultdict(list)
-    for (source, topic, partition), known in times.items():
+    for (source, topic, partition), passed in times.items():
         place = f"source {source}" if topic is None else f"partition {partition} of {topic}"
-        partitions[source, topic].append(_Reached(place, max(known.values()), known.get(True)))
+        partitions[source, topic].append(_Reached(place, max(passed.values()), passed.get(True)))
     return partitions
 
 

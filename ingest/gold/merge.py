@@ -76,7 +76,7 @@ def same_key(mirror: Mirror) -> str:
     return " AND ".join(f"t.{key} = {cells[key]}" for key in keys)
 
 
-def begun(lake: Lake, mirror: Mirror, source: DataFrame, on: str) -> DeltaMergeBuilder:
+def merge_into(lake: Lake, mirror: Mirror, source: DataFrame, on: str) -> DeltaMergeBuilder:
     """A MERGE into a mirror's table ``t`` from ``s``."""
     table = DeltaTable.forPath(lake.spark, lake.opened_by_spark(mirror.path))
     return table.alias("t").merge(source.alias("s"), on)
@@ -84,7 +84,7 @@ def begun(lake: Lake, mirror: Mirror, source: DataFrame, on: str) -> DeltaMergeB
 
 def replace_states(lake: Lake, table: Mirror, source: DataFrame) -> None:
     """Replace the states of some keys in a table of old states."""
-    builder = begun(lake, table, source, f"s.{quoted(GONE)} AND {same_key(table)}").whenMatchedDelete()
+    builder = merge_into(lake, table, source, f"s.{quoted(GONE)} AND {same_key(table)}").whenMatchedDelete()
     builder.whenNotMatchedInsert(f"NOT s.{quoted(GONE)}", sent(table)).execute()
 
 
@@ -114,7 +114,7 @@ def merge(
         for i, column in enumerate(mirror.columns)
         if column.name not in mirror.keys
     ]
-    builder = begun(lake, mirror, source, same_key(mirror))
+    builder = merge_into(lake, mirror, source, same_key(mirror))
     builder = builder.whenMatchedDelete(condition=f"s.{quoted(GONE)}")
     if rest:
         update: dict[str, Column | str] = {quoted(column.column): value for column, value in rest}
@@ -170,7 +170,7 @@ def merge_copies(lake: Lake, mirror: Mirror, outcomes: DataFrame, guard: Guard) 
         for (name, value), column in zip(new.items(), mirror.columns, strict=True)
     )
     guard.set_on(lake.spark)
-    builder = begun(lake, mirror, source, f"s.{quoted(_TAKEN)} AND {equal}").whenMatchedDelete()
+    builder = merge_into(lake, mirror, source, f"s.{quoted(_TAKEN)} AND {equal}").whenMatchedDelete()
     builder.whenNotMatchedInsert(f"NOT s.{quoted(_TAKEN)}", new).execute()
 
 

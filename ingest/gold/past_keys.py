@@ -164,14 +164,14 @@ def _key_types(
 
     Such a name may belong to another column by now, of another type.  A type holds the key's values from before a MODIFY, too.
     """
-    known = dict(logical)
+    types_then = dict(logical)
     for step in reversed(steps):
-        if step.action == "rename_column" and step.to in known:
-            known[step.column] = known[step.to]
-        elif step.retypes and step.column in known:
+        if step.action == "rename_column" and step.to in types_then:
+            types_then[step.column] = types_then[step.to]
+        elif step.retypes and step.column in types_then:
             before = step.old or logical.get(step.column, "string")
-            known[step.column] = types.common(known[step.column], before)
-    return {key: known.get(key, "unknown") for key in keys}
+            types_then[step.column] = types.common(types_then[step.column], before)
+    return {key: types_then.get(key, "unknown") for key in keys}
 
 
 def inserted(rows: Iterable[Row], batch: int, first: int = 0) -> Iterator[LaneEvent]:

@@ -64,8 +64,8 @@ class Foreseen:
 
 
 @dataclass(slots=True)
-class Known:
-    """What a lake knows; the defaults are those of a lake that does not exist yet."""
+class LakeState:
+    """What decides the next fold of a lake; the defaults are those of a lake that does not exist yet."""
 
     complete: int = 0
     last: int = 0
@@ -76,7 +76,7 @@ class Known:
     announced: list[Statement] = field(default_factory=list)
     mirrors: dict[str, Mirror] = field(default_factory=dict)
     applied: dict[str, int] = field(default_factory=dict)
-    states: Mapping[str, Snapshot] = field(default_factory=dict)
+    snapshots: Mapping[str, Snapshot] = field(default_factory=dict)
     paused: frozenset[str] = frozenset()
     unread: dict[str, str] = field(default_factory=dict)  # why a mirror cannot be read, by path
     foreign: dict[str, str] = field(default_factory=dict)  # who else has changed a mirror's rows, by path
@@ -84,79 +84,81 @@ class Known:
     again: Mapping[str, int] = field(default_factory=dict)
 
 
-def known_by_view(lake: Tables) -> list[tuple[Pipeline, Known]]:
-    """The views of a lake's pipeline, each with what the lake knows."""
+def states_by_view(lake: Tables) -> list[tuple[Pipeline, LakeState]]:
+    """The views of a lake's pipeline, each with what decides its next fold."""
     seen = targets.views(lake)
-    return [(view.pipeline, know(view, targets.paths(view) if seen[1:] else frozenset())) for view in seen]
+    return [
+        (view.pipeline, lake_state(view, targets.paths(view) if seen[1:] else frozenset())) for view in seen
+    ]
 
 
-def know(lake: Tables, filled: AbstractSet[str] = frozenset()) -> Known:
+def lake_state(lake: Tables, filled: AbstractSet[str] = frozenset()) -> LakeState:
     """Read everything that decides the next fold.
 
     Args:
         lake: a view of the lake.
         filled: paths of mirrors whose tables have sent rows, so that those not folded yet take all of them.
     """
-    known = Known(last=lake.decoded())
-    if not known.last:
-        return known
-    known.complete = complete(lake)
-    known.books = open_books(lake, known.complete, known.last)
-    known.logged = logged(lake, decided(lake), carried_rows(lake, known.last), known.last)
+    state = LakeState(last=lake.decoded())
+    if not state.last:
+        return state
+    state.complete = complete(lake)
+    state.books = open_books(lake, state.complete, state.last)
+    state.logged = logged(lake, decided(lake), carried_rows(lake, state.last), state.last)
     statements = understood(lake, lanes.with_rows(lake))
-    known.announced = [statement for statement in statements if statement.is_announced]
-    known.mirrors = mirrors.to_fold(lake)
-    known.paused = pauses.paused(lake)
+    state.announced = [statement for statement in statements if statement.is_announced]
+    state.mirrors = mirrors.to_fold(lake)
+    state.paused = pauses.paused(lake)
     states = dict[str, Snapshot]()
-    for path, mirror in known.mirrors.items():
+    for path, mirror in state.mirrors.items():
         try:
             states[path] = lake.snapshot(path)
             applied = mirrors.folded_until(lake, mirror, states[path])
             foreign_commits.last_batch(lake, mirror, states[path].version)
         except HeldError as error:
-            known.foreign[path] = str(error)
+            state.foreign[path] = str(error)
         except Exception as error:  # a damaged log, for example: the others are planned
-            known.unread[path], applied = faults.of_mirror(error, lake, mirror.name, path), -1
-        known.applied[path] = max(applied, known.complete)
-    known.states = states
-    added = dict.fromkeys(filled - known.mirrors.keys(), 0)
-    if reshaped := mirrors.reshaped(lake, known.mirrors):
-        routes = routes_of(lake.pipeline, known.books)
-        last = last_batches((path, known.books.sums[name]) for name, (*_, path) in routes)
-        known.again = {path: last[path] - 1 for path in reshaped & last.keys()}
-    if lagging := {**added, **known.again}:
-        known.books = catch_up(lake, known.books, lagging)
-        known.applied |= added
-    return known
+            state.unread[path], applied = faults.of_mirror(error, lake, mirror.name, path), -1
+        state.applied[path] = max(applied, state.complete)
+    state.snapshots = states
+    added = dict.fromkeys(filled - state.mirrors.keys(), 0)
+    if reshaped := mirrors.reshaped(lake, state.mirrors):
+        routes = routes_of(lake.pipeline, state.books)
+        last = last_batches((path, state.books.sums[name]) for name, (*_, path) in routes)
+        state.again = {path: last[path] - 1 for path in reshaped & last.keys()}
+    if lagging := {**added, **state.again}:
+        state.books = catch_up(lake, state.books, lagging)
+        state.applied |= added
+    return state
 
 
 def foresee(
-    pipeline: Pipeline, known: Known, lines: Iterable[Line], statements: Iterable[Mapping[str, Any]],
+    pipeline: Pipeline, state: LakeState, lines: Iterable[Line], statements: Iterable[Mapping[str, Any]],
     changes: Iterable[Mapping[str, Any]] = (), lake: Tables | None = None,
 ) -> list[Foreseen]:  # fmt: skip
     """Each mirror with something to do.
 
     Args:
         pipeline: the pipeline.
-        known: what its lake knows.
+        state: what its lake has.
         lines: book lines of messages that are not decoded yet.
         statements: their statements, as rows of `ddl`.
         changes: their rows of `changes`, on which conditions and computed columns are tried.
         lake: what tables have sent: it decides what statements mean, and which rows a run carries over to new names.
     """
     lines = list(lines)
-    more = [*known.books.lines, *lines]
-    last = max((line.batch for line in more), default=known.last)
-    books = replace(known.books, last=last, lines=more)
-    of_messages = [*known.logged, *counting(statements, {})]
+    more = [*state.books.lines, *lines]
+    last = max((line.batch for line in more), default=state.last)
+    books = replace(state.books, last=last, lines=more)
+    of_messages = [*state.logged, *counting(statements, {})]
     came = _places(lines)
-    asked = _asked(lake, came) if lake is not None and known.last else ()
-    ledger = _ledger(of_messages, known.announced, books, asked)
+    asked = _asked(lake, came) if lake is not None and state.last else ()
+    ledger = _ledger(of_messages, state.announced, books, asked)
     sent: dict[LaneId, list[Mapping[str, Any]]] = {}
     for row in changes:
         lane = row["source"], TableId.of(row)
         sent.setdefault(lane, []).append(row)
-    made = _of_jobs(pipeline, known, books, ledger, sent)
+    made = _of_jobs(pipeline, state, books, ledger, sent)
     held = {path for path, foreseen in made.items() if foreseen.action == HOLD}
     if lake is None or not held:
         return list(made.values())
@@ -170,8 +172,8 @@ def foresee(
         last += 1
         books = replace(books, last=last, lines=[*books.lines, *rows.lines(last)])
         of_messages = [_landed(statement, move, last) for statement in of_messages]
-        ledger = _ledger(of_messages, known.announced, books, asked)
-        again = _of_jobs(pipeline, known, books, ledger, sent)
+        ledger = _ledger(of_messages, state.announced, books, asked)
+        again = _of_jobs(pipeline, state, books, ledger, sent)
         made |= {path: _carrying(again[path], rows, came) for path in paths}
     return list(made.values())
 
@@ -217,15 +219,15 @@ def _asked(lake: Tables, pending: _Places) -> tuple[Sent, Came]:
 
 
 def _of_jobs(
-    pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, sent: Mapping[LaneId, Sequence[Mapping[str, Any]]]
+    pipeline: Pipeline, state: LakeState, books: Books, ledger: Ledger, sent: Mapping[LaneId, Sequence[Mapping[str, Any]]]
 ) -> dict[str, Foreseen]:  # fmt: skip
     """Each mirror with something to do, by its path."""
     books = stated(pipeline, books, ledger.statements)
     made = {}
-    for job in jobs(pipeline, books, known.mirrors):
-        applied = known.applied.get(job.path, known.complete)
-        if job.path in known.again or any(line.batch > applied for line in job.every_line):
-            made[job.path] = _foreseen(pipeline, known, books, ledger, job, sent)
+    for job in jobs(pipeline, books, state.mirrors):
+        applied = state.applied.get(job.path, state.complete)
+        if job.path in state.again or any(line.batch > applied for line in job.every_line):
+            made[job.path] = _foreseen(pipeline, state, books, ledger, job, sent)
     return made
 
 
@@ -248,21 +250,21 @@ def _carrying(foreseen: Foreseen, rows: Carried, came: Collection[LaneId]) -> Fo
 
 
 def _foreseen(
-    pipeline: Pipeline, known: Known, books: Books, ledger: Ledger, job: Job,
+    pipeline: Pipeline, state: LakeState, books: Books, ledger: Ledger, job: Job,
     sent: Mapping[LaneId, Sequence[Mapping[str, Any]]],
 ) -> Foreseen:  # fmt: skip
-    mirror, applied = known.mirrors.get(job.path), known.applied.get(job.path, known.complete)
+    mirror, applied = state.mirrors.get(job.path), state.applied.get(job.path, state.complete)
     count = sum(line.changes for line in job.every_line if line.batch > applied)
     waiting = Foreseen(str(job.table), job.path, HOLD, changes=count)
-    if job.path in known.paused:
+    if job.path in state.paused:
         return replace(waiting, action=WAIT, why=pauses.PAUSED)
-    if why := known.unread.get(job.path):
+    if why := state.unread.get(job.path):
         return replace(waiting, why=why)
-    before = known.states.get(job.path, NO_TABLE)
-    applied = known.again.get(job.path, applied)
+    before = state.snapshots.get(job.path, NO_TABLE)
+    applied = state.again.get(job.path, applied)
     try:
         failover.refuse_another(pipeline, books, job)
-        reached = known.applied.get(job.path, -1) if before.exists else None
+        reached = state.applied.get(job.path, -1) if before.exists else None
         plan = decide(pipeline, job, mirror, ledger, applied, job.first_rows, lambda: reached)
     except HeldError as error:
         return replace(waiting, why=str(error))
@@ -277,7 +279,7 @@ def _foreseen(
         again = FoldPlan(plan, books, NO_TABLE, "", whole_of(pipeline, books, ledger, plan, applied))
         way = marking(pipeline, again)
         return replace(foreseen, why_merge=way.why_merge)
-    if why := known.foreign.get(job.path):
+    if why := state.foreign.get(job.path):
         return replace(foreseen, action=HOLD, why=why)
     work = work_of(pipeline, books, ledger, plan, applied)
     way = marking(pipeline, with_statements(FoldPlan(plan, books, before, "", work), ledger))

@@ -30,7 +30,7 @@ from ingest.errors import StoreError, command, counted
 from ingest.formats import ingest_snapshot
 from ingest.gold import completed
 from ingest.gold import preview as gold
-from ingest.gold.preview import CHANGE, CREATE, FOLD, HOLD, Foreseen, Known
+from ingest.gold.preview import CHANGE, CREATE, FOLD, HOLD, Foreseen, LakeState
 from ingest.lake import decoded_with, identity, lanes, stores, targets
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.books import Line, misdated
@@ -97,7 +97,7 @@ def why_spark(pipeline: Pipeline) -> str:
 def foresee(pipeline: Pipeline, spark: SparkSession | None, count: int) -> dict[str, Any]:
     """The plan of one pipeline from ``count`` messages of each source; ``spark`` is None where `why_spark` is empty."""
     lake = _lake(pipeline, spark)
-    seen = gold.known_by_view(lake)
+    seen = gold.states_by_view(lake)
     state = seen[0][1]
     last = max(0, lake.progress("bronze", BRONZE.name))
     sources = Sources()
@@ -213,7 +213,7 @@ def _problems(lake: Tables, decoded: int, sources: Sources, tables: Sequence[For
 
 
 def _warnings(
-    pipeline: Pipeline, lake: Tables, state: Known, lines: Sequence[Line], tables: Sequence[Foreseen]
+    pipeline: Pipeline, lake: Tables, state: LakeState, lines: Sequence[Line], tables: Sequence[Foreseen]
 ) -> Iterator[str]:
     """What the operator should look at before the run; ``lines`` are those of the sample."""
     left = known_mirrors.unfed(lake)

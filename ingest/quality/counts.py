@@ -101,7 +101,7 @@ def rejects(lake: Lake, chosen: Iterable[CheckedMirror], since: int) -> Iterator
         )
 
 
-def rejects_now(lake: Tables) -> dict[tuple[TableId, str, str | None], Metric]:
+def open_refusals(lake: Tables) -> dict[tuple[TableId, str, str | None], Metric]:
     """What `rejects` says of all that are open by now, by table, check and column: some were dismissed since the last look."""
     metrics = ((TableId.of(row), _refused(row)) for row in _rejected(lake, 0))
     return {(table, metric.check, metric.column): metric for table, metric in metrics}
@@ -185,7 +185,7 @@ def of_sources(
         yield Metric("reject_rate", share, source=source, detail=detail)
 
 
-def open_rejects(lake: Lake, booked: Mapping[str, Booked]) -> dict[str, int]:
+def undecoded_messages(lake: Lake, booked: Mapping[str, Booked]) -> dict[str, int]:
     """Rejected messages by source, neither decoded later nor dismissed; read only if any was ever rejected."""
     if not any(of_source.rejected_ever for of_source in booked.values()):
         return {}

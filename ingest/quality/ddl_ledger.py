@@ -23,7 +23,7 @@ from ingest.lake.timeline import LEAVES_NAME, events
 from ingest.lake.understood import understood
 
 
-def read(lake: Tables) -> list[Statement]:
+def counting_statements(lake: Tables) -> list[Statement]:
     """All statements that count, in order."""
     return understood(lake, lanes.with_rows(lake))
 

@@ -106,11 +106,11 @@ def _reformed(ordered: OrderedLane) -> str:
 def _bare_numbers(ordered: OrderedLane, doubtful: Mapping[str, Column], spelt: Sequence[Row]) -> list[Row]:
     """The keys, of those that may be numbers, of which each spelling came as a number in its message, not as a text."""
     names = [column.name for column in ordered.subject.decided.key_columns]
-    at = [i for i, name in enumerate(names) if name in doubtful and doubtful[name].type == "unknown"]
+    untyped = [i for i, name in enumerate(names) if name in doubtful and doubtful[name].type == "unknown"]
     numbers = [
         row
         for row in spelt
-        if at and all(re.fullmatch(_NUMBER, key[i]) for key in row["spellings"] for i in at)
+        if untyped and all(re.fullmatch(_NUMBER, key[i]) for key in row["spellings"] for i in untyped)
     ][:FAILING_KEYS]
     if not numbers:
         return []
@@ -126,7 +126,7 @@ def _bare_numbers(ordered: OrderedLane, doubtful: Mapping[str, Column], spelt: S
 
     def is_bare(key: Sequence[str], place: str) -> bool:
         bare = _BARE_NUMBER.findall(json_of.get(place, ""))
-        return all((names[i], key[i]) in bare for i in at)
+        return all((names[i], key[i]) in bare for i in untyped)
 
     return [row for row in numbers if all(map(is_bare, row["spellings"], row["places"]))]
 

@@ -42,7 +42,7 @@ from ingest.quality.catalogue import (
     key_cells,
     with_said,
 )
-from ingest.quality.counts import rejects_now
+from ingest.quality.counts import open_refusals
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 _LASTING = ", ".join(duck.text(check.name) for check in CHECKS.values() if check.lasting)
@@ -112,7 +112,7 @@ def _refused_now(lake: Tables, rows: Iterable[Row]) -> dict[TableId, Metric]:
     """What is said now of the refused changes of each table, if one of some faults is about such."""
     if not any(row["check"] == _REFUSED for row in rows):
         return {}
-    return {table: metric for (table, check, _), metric in rejects_now(lake).items() if check == _REFUSED}
+    return {table: metric for (table, check, _), metric in open_refusals(lake).items() if check == _REFUSED}
 
 
 def _left(

@@ -75,13 +75,13 @@ def _of_statement(
             yield Metric(ROWS_LEFT_BEHIND, 0, subject.name, statement=statement.id)
         return
     file = lake.pipeline.file
-    known = (
+    lacking = (
         f": {counted(left, 'row')} that came under the old name {agreeing(left, 'has', 'have')} not"
         if left
         else ""
     )
     detail = (
-        f"{lane.table} is the table that was {old} until {statement.said[:120]!r}, and what it had then has not come under the new name{known}: "
+        f"{lane.table} is the table that was {old} until {statement.said[:120]!r}, and what it had then has not come under the new name{lacking}: "
         f"{loaded_again(lake.pipeline, lane)}, or `{command('ddl', 'approve', file, statement.id)}` accepts the mirror without them"
     )
     yield Metric(ROWS_LEFT_BEHIND, max(left, 1), subject.name, detail=detail, statement=statement.id)

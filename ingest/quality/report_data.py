@@ -255,7 +255,7 @@ def _count_rejects(lake: Tables, tables: Iterable[TableFact]) -> None:
         for table in tables
         if any(check.check in counted and check.state != PASS for check in table.checks)
     ]
-    now = counts.rejects_now(lake) if waits else {}
+    now = counts.open_refusals(lake) if waits else {}
     for table in waits:
         for i, check in enumerate(table.checks):
             if check.check not in counted or check.state == PASS:
@@ -308,7 +308,7 @@ def _check(trend: list[Row]) -> CheckFact:
 
 
 def _add_ddl(lake: Tables, tables: dict[str, TableFact], batch: int | None) -> None:
-    waiting = ddl_ledger.pending(ddl_ledger.read(lake), lake.pipeline)
+    waiting = ddl_ledger.pending(ddl_ledger.counting_statements(lake), lake.pipeline)
     newest = lake.ask(
         f"""SELECT batch, {_LANE_SQL}, class, reason, substring(statement, 1, {STATEMENT}) AS statement, event_time
         FROM {{ddl}} WHERE {_ended(batch)} ORDER BY batch DESC, order_key DESC LIMIT 2000"""

@@ -211,7 +211,7 @@ def _measured(lake: Lake, scope: _Scope, asked: cells.Asked) -> _Measured:
     metrics += cascades.of_mirrors(lake, sound, since, scope.foreign_keys)
     events = [row for row in books.statements if row["class"] != "none"]  # others only describe their tables
     metrics += order_checks.of_mirrors(lake, sound, since, events)
-    rejected = counts.open_rejects(lake, surveyed.booked)
+    rejected = counts.undecoded_messages(lake, surveyed.booked)
     metrics += counts.of_sources(surveyed.booked, books, rejected, since, last)
     metrics += transactions.missing(lake, surveyed.booked, since, last)
     metrics += null_values.not_deleted(lake, surveyed.booked, since, last)

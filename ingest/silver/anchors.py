@@ -46,7 +46,7 @@ class Event(NamedTuple):
 
 
 def stream_of(pipeline: Pipeline, source: str, topic: str, partition: int) -> Stream:
-    """Messages of one stream arrive in their order."""
+    """The stream of a message: its source with the topic and its partition, or with the file. Messages of one stream arrive in their order."""
     kinds = {entry.name: entry.kind for entry in pipeline.sources}
     return source, topic, partition if kinds.get(source) == "kafka" else None
 

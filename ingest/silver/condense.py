@@ -176,11 +176,11 @@ def _now(
     lake: Lake, batch: int, floors: Mapping[LaneId, str], lanes: Mapping[Keys, Sequence[LaneId]]
 ) -> Condensed:
     """The state of compaction after this run, including earlier ones."""
-    known = condensed.read(lake)
-    merged, keys = dict(known.floors), dict(known.keys)
+    earlier = condensed.read(lake)
+    merged, keys = dict(earlier.floors), dict(earlier.keys)
     under = {lane: by for by, of_key in lanes.items() for lane in of_key}
     for lane, floor in floors.items():
         merged[lane] = max(floor, merged.get(lane, ""))
-        again = lane in known.floors and keys.get(lane) != under[lane]
+        again = lane in earlier.floors and keys.get(lane) != under[lane]
         keys[lane] = () if again else under[lane]  # condensed by two keys: no key is safe
-    return Condensed(max(batch, known.batch), merged, keys)
+    return Condensed(max(batch, earlier.batch), merged, keys)

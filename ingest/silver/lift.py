@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from ingest import ddl, formats
 from ingest.change import NO_TABLE, ROW_OPS, Change, ChangeColumns, Hints, Message, Op, TableId
 from ingest.config import Pipeline
-from ingest.config.masks import Masks, masked_with, without_literals, without_values
+from ingest.config.masks import Masks, detail_without_values, masked_with, without_literals
 from ingest.errors import Undecodable
 from ingest.formats import ingest_snapshot
 from ingest.lake.barriers import Barriers, Replaced, left_of
@@ -226,22 +226,22 @@ class SourceDecoder:
 
     def _parts(self, bronze: pa.RecordBatch) -> Iterator[tuple[pa.RecordBatch, ChangeColumns | None]]:
         """Messages from one place that follow each other, with their changes as columns where many are as usual."""
-        at = start = 0  # where the messages begin that are to be read one by one
+        begin = start = 0  # where the messages begin that are to be read one by one
         count = bronze.num_rows
         parse_many, few, longest = self.parse_many, FEW, _PAUSE
         if count and ingest_snapshot.holds(bronze["topic"][0].as_py()):  # one message of it has many rows
             parse_many, few, longest = self.parse_snapshots, 1, 1
         if parse_many is not None and count >= few and _is_plain(bronze):
             values = listed(bronze.column("value"))
-            while count - at >= few:
-                changes = parse_many(values[at:], self.hints)
+            while count - begin >= few:
+                changes = parse_many(values[begin:], self.hints)
                 if changes.messages < few:  # to try again soon would cost more than it saves
-                    at, self.pauses[few] = at + self.pauses[few], min(2 * self.pauses[few], longest)
+                    begin, self.pauses[few] = begin + self.pauses[few], min(2 * self.pauses[few], longest)
                     continue
-                if start < at:
-                    yield bronze.slice(start, at - start), None
-                yield bronze.slice(at, changes.messages), changes
-                start = at = at + changes.messages
+                if start < begin:
+                    yield bronze.slice(start, begin - start), None
+                yield bronze.slice(begin, changes.messages), changes
+                start = begin = begin + changes.messages
                 self.pauses[few] = few
         if start < count:
             yield bronze.slice(start), None
@@ -281,7 +281,7 @@ class SourceDecoder:
         batches = self._batches(bronze)
         taken, refused = self.decoded(bronze)
         if self.anchors is not None and any(changes[0].second_only for changes in taken.values() if changes):
-            taken = {at: self._anchored(bronze, at, changes) for at, changes in taken.items()}
+            taken = {number: self._anchored(bronze, number, changes) for number, changes in taken.items()}
         try:
             written = self._written(bronze, batches, taken)
         except Exception:
@@ -294,8 +294,8 @@ class SourceDecoder:
             line = self._line_of(bronze, batches, each.at, NO_TABLE)
             line.messages += 1
             line.rejected += 1
-        for at, replaced in self.replaced.items():  # rows that messages no longer hold
-            self._line_of(bronze, batches, at, replaced.table).erased += replaced.erased
+        for number, replaced in self.replaced.items():  # rows that messages no longer hold
+            self._line_of(bronze, batches, number, replaced.table).erased += replaced.erased
         if written.rows:
             yield written.page
         if refused:
@@ -309,13 +309,13 @@ class SourceDecoder:
 
     # --- decoding ---
 
-    def _anchored(self, bronze: pa.RecordBatch, at: int, changes: Sequence[Change]) -> Sequence[Change]:
+    def _anchored(self, bronze: pa.RecordBatch, number: int, changes: Sequence[Change]) -> Sequence[Change]:
         """Place a table event without a position right after the row before it, else before all rows of its second."""
         assert self.anchors is not None
         if not any(change.second_only for change in changes):
             return changes
         names = ("topic", "partition", "batch", "offset")
-        anchor = self.anchors.get(Spot(self.name, *(bronze.column(name)[at].as_py() for name in names)))
+        anchor = self.anchors.get(Spot(self.name, *(bronze.column(name)[number].as_py() for name in names)))
         if anchor is None:
             return changes
         return [
@@ -332,7 +332,7 @@ class SourceDecoder:
         except Exception:  # a mask fails: find the messages
             taken, refused = self._decoded(bronze, self.masks)
         if self.later:
-            taken = {at: list(map(self._placed, changes)) for at, changes in taken.items()}
+            taken = {number: list(map(self._placed, changes)) for number, changes in taken.items()}
         if self.restarts is not None:
             self._count_again(bronze, taken, self.restarts)
         if self.last_deletes is not None:
@@ -351,11 +351,11 @@ class SourceDecoder:
             parse = self._parse_either
         wholes = self._wholes(bronze)
         new = tuple.__new__  # half the time of calling Message
-        for at, (value, key, topic, headers) in enumerate(zip(*columns, strict=True)):
+        for number, (value, key, topic, headers) in enumerate(zip(*columns, strict=True)):
             try:
                 pairs = _pairs(headers) if headers else ()
                 parsed: Iterable[Change]
-                whole = wholes.get(at)
+                whole = wholes.get(number)
                 if whole == READ_WITH_LAST:
                     parsed = [
                         Change(op=Op.CONTROL, note="a part of a message that is read with its last one")
@@ -363,20 +363,20 @@ class SourceDecoder:
                 elif whole is not None:
                     parsed = parse(new(Message, (whole, key, topic, pairs)), hints)
                 elif pairs and self.barriers.is_replacement(pairs, value):
-                    parsed = self._unerased(at, value)
+                    parsed = self._unerased(number, value)
                 else:
                     parsed = parse(new(Message, (value, key, topic, pairs)), hints)
                 changes = parsed if type(parsed) is list else list(parsed)
                 if any(not change.table.table and change.op in ROW_OPS for change in changes):
-                    refused.append(Refused(at, "no-table", _NO_TABLE))
+                    refused.append(Refused(number, "no-table", _NO_TABLE))
                     continue
                 if masks is not None:
                     masks.changes(list(filter(_is_unmasked, changes)))
-                taken[at] = changes
+                taken[number] = changes
             except Undecodable as error:
-                refused.append(Refused(at, error.code, error.detail))
+                refused.append(Refused(number, error.code, error.detail))
             except Exception as error:
-                refused.append(_stumbled(at, error))
+                refused.append(_stumbled(number, error))
         return taken, refused
 
     def _wholes(self, bronze: pa.RecordBatch) -> Mapping[int, bytes]:
@@ -385,8 +385,8 @@ class SourceDecoder:
             return {}
         parts = parts_in(bronze, self.splitting.part)
         here = put_together(dict(parts.values()), self.splitting.joined).read
-        read = {at: self.wholes.get(spot, here.get(spot)) for at, (spot, _) in parts.items()}
-        return {at: whole for at, whole in read.items() if whole is not None}
+        read = {number: self.wholes.get(spot, here.get(spot)) for number, (spot, _) in parts.items()}
+        return {number: whole for number, whole in read.items() if whole is not None}
 
     def _placed(self, change: Change) -> Change:
         """The change; a row of a later load at its position."""
@@ -398,11 +398,11 @@ class SourceDecoder:
     def _count_again(bronze: pa.RecordBatch, taken: Taken, restarts: Restarts) -> None:
         """Number the rows of each position of a log's file in the order of their arrival."""
         topics, partitions = (listed(bronze.column(name)) for name in ("topic", "partition"))
-        for at, changes in taken.items():
+        for number, changes in taken.items():
             if len(changes) == 1 and _is_counted(changes[0]):
-                numbered = restarts.numbered((topics[at], partitions[at]), changes[0])
+                numbered = restarts.numbered((topics[number], partitions[number]), changes[0])
                 if numbered is not changes[0]:
-                    taken[at] = [numbered]
+                    taken[number] = [numbered]
 
     @staticmethod
     def _join_moves(
@@ -415,8 +415,8 @@ class SourceDecoder:
 
         Kafka's headers name it; files have none.
         """
-        for at, changes in taken.items():
-            stream = topics[at], partitions[at]
+        for number, changes in taken.items():
+            stream = topics[number], partitions[number]
             for i, change in enumerate(changes):
                 if change.op is Op.DELETE:
                     last_deletes[stream] = change
@@ -439,7 +439,7 @@ class SourceDecoder:
                 images = gone.old_cells
                 before = {key: images[key] for key in keys if key in images} or images
                 note = f"{change.note}; the key changed" if change.note else "the key changed"
-                taken[at] = [
+                taken[number] = [
                     *changes[:i],
                     msgspec.structs.replace(change, before=before, note=note),
                     *changes[i + 1 :],
@@ -463,9 +463,9 @@ class SourceDecoder:
                 "they were, or load the table again and dismiss this message",
             )
 
-    def _unerased(self, at: int, value: bytes) -> list[Change]:
+    def _unerased(self, number: int, value: bytes) -> list[Change]:
         """What an erasure has left of a message: its other changes, or a mark of its table."""
-        self.replaced[at] = replaced = left_of(value)
+        self.replaced[number] = replaced = left_of(value)
         return replaced.kept or [Change(op=Op.CONTROL, table=replaced.table)]
 
     def parsed(self, message: Message) -> list[Change]:
@@ -477,12 +477,12 @@ class SourceDecoder:
     ) -> tuple[Taken, list[Refused]]:
         """Separate the messages whose changes can be written from all others."""
         kept: Taken = {}
-        for at, changes in taken.items():
+        for number, changes in taken.items():
             try:
-                self._written(bronze, batches, {at: changes})
-                kept[at] = changes
+                self._written(bronze, batches, {number: changes})
+                kept[number] = changes
             except Exception as error:
-                refused.append(_stumbled(at, error))
+                refused.append(_stumbled(number, error))
         return kept, refused
 
     # --- writing ---
@@ -491,27 +491,31 @@ class SourceDecoder:
         self._exclude_sequences(taken)
         spans: list[TableRows] = []
         rows: list[Change] = []
-        at: list[int] = []
+        numbers: list[int] = []
         left_out: Counter[LineKey] = Counter()
-        for place, mine in self._grouped(bronze, batches, taken, left_out).items():
+        for place, messages in self._grouped(bronze, batches, taken, left_out).items():
             start = len(rows)
-            kept = tally.with_statements(mine) if self._is_excluded(place.table) else tally.with_rows(mine)
+            kept = (
+                tally.with_statements(messages)
+                if self._is_excluded(place.table)
+                else tally.with_rows(messages)
+            )
             for number, changes in kept.items():
                 rows += changes
-                at += [number] * len(changes)
-            spans.append(TableRows(place, list(mine.values()), start, len(rows)))
-        orders = order_keys(rows, at, self._arrivals(bronze, _named(taken)), self.epoch, self.order_by)
+                numbers += [number] * len(changes)
+            spans.append(TableRows(place, list(messages.values()), start, len(rows)))
+        orders = order_keys(rows, numbers, self._arrivals(bronze, _named(taken)), self.epoch, self.order_by)
         erased: Counter[LineKey] = Counter()
         if self.stopped:
-            spans, at, rows, orders = self._without_erased(spans, at, rows, orders, erased)
+            spans, numbers, rows, orders = self._without_erased(spans, numbers, rows, orders, erased)
         statement = partial(_statement, masks=self.masks)
-        page = change_rows.of_changes(self.name, bronze, batches, at, rows, orders, statement)
-        return DecodedPage(spans, at, rows, orders, page, erased, left_out)
+        page = change_rows.of_changes(self.name, bronze, batches, numbers, rows, orders, statement)
+        return DecodedPage(spans, numbers, rows, orders, page, erased, left_out)
 
     def _without_erased(
         self,
         spans: Sequence[TableRows],
-        at: Sequence[int],
+        numbers: Sequence[int],
         rows: Sequence[Change],
         orders: Sequence[str],
         erased: Counter[LineKey],
@@ -527,7 +531,7 @@ class SourceDecoder:
                 else:
                     kept.append(i)
             left.append(TableRows(place, messages, first, len(kept)))
-        return left, [at[i] for i in kept], [rows[i] for i in kept], [orders[i] for i in kept]
+        return left, [numbers[i] for i in kept], [rows[i] for i in kept], [orders[i] for i in kept]
 
     def _is_stopped(self, change: Change, order: str) -> bool:
         """True for a change of an erased row."""
@@ -537,15 +541,19 @@ class SourceDecoder:
     def stopped_rows(self, bronze: pa.RecordBatch) -> dict[int, set[int]]:
         """The messages with changes that a barrier stops, each with the numbers of its rows."""
         taken, _ = self.decoded(bronze)
-        placed = [(at, change) for at, changes in taken.items() for change in changes]
+        placed = [(number, change) for number, changes in taken.items() for change in changes]
         arrivals = self._arrivals(bronze, _named(taken))
         orders = order_keys(
-            [change for _, change in placed], [at for at, _ in placed], arrivals, self.epoch, self.order_by
+            [change for _, change in placed],
+            [number for number, _ in placed],
+            arrivals,
+            self.epoch,
+            self.order_by,
         )
         stopped: dict[int, set[int]] = {}
-        for (at, change), order in zip(placed, orders, strict=True):
+        for (number, change), order in zip(placed, orders, strict=True):
             if self._is_stopped(change, order):
-                stopped.setdefault(at, set()).add(change.row)
+                stopped.setdefault(number, set()).add(change.row)
         return stopped
 
     def _grouped(
@@ -557,9 +565,9 @@ class SourceDecoder:
         columns = [batches, bronze.column("topic"), bronze.column("partition")]
         places = list(zip(*map(listed, columns), strict=True))
         groups: dict[tuple[tuple[int, str, int], TableId], Taken] = {}
-        for at, changes in taken.items():
+        for number, changes in taken.items():
             kept = self._without_excluded(changes) if len(changes) > 1 else changes
-            place: tuple[int, str, int] = places[at]
+            place: tuple[int, str, int] = places[number]
             group = (place, kept[0].table if kept else NO_TABLE)
             if kept is not changes:
                 counted = None if tally.holds_statement(kept) else group[1]  # by the message
@@ -568,11 +576,11 @@ class SourceDecoder:
                     for change in changes
                     if change.op in _OF_ROWS and change.table != counted and self._is_excluded(change.table)
                 )
-            known = groups.get(group)
-            if known is None:
-                known = groups[group] = {}
-            known[at] = kept
-        return {LineKey(*place, table): mine for (place, table), mine in groups.items()}
+            group_messages = groups.get(group)
+            if group_messages is None:
+                group_messages = groups[group] = {}
+            group_messages[number] = kept
+        return {LineKey(*place, table): of_place for (place, table), of_place in groups.items()}
 
     def _without_excluded(self, changes: Sequence[Change]) -> Sequence[Change]:
         """What a message brings for tables that are kept, and all statements, which may concern these; a message of
@@ -591,8 +599,8 @@ class SourceDecoder:
         names = ("batch", "partition", "offset", "topic")
         batches, partitions, offsets, topics = (listed(bronze.column(name)) for name in names)
         keys = arrival_keys(batches, self.rank, partitions, offsets, topics if self.counts_by_topic else ())
-        for at, arrival in named.items():
-            keys[at] = arrival_key(arrival)
+        for number, arrival in named.items():
+            keys[number] = arrival_key(arrival)
         return keys
 
     # --- books ---
@@ -626,15 +634,15 @@ class SourceDecoder:
     def _book_load_marks(self, bronze: pa.RecordBatch, batches: pa.Array, taken: Taken) -> None:
         """Book where full loads begin and end: the marks are not rows, so nothing else keeps them."""
         offsets = bronze.column("offset")
-        for at, changes in taken.items():
-            if len(changes) == 1 and (mark := tally.load_mark(changes[0], offsets[at].as_py())):
-                self._line_of(bronze, batches, at, changes[0].table).load_marks.append(mark)
+        for number, changes in taken.items():
+            if len(changes) == 1 and (mark := tally.load_mark(changes[0], offsets[number].as_py())):
+                self._line_of(bronze, batches, number, changes[0].table).load_marks.append(mark)
 
     def _count_servers(
-        self, line: Line, bronze: pa.RecordBatch, rows: Sequence[Change], at: Sequence[int]
+        self, line: Line, bronze: pa.RecordBatch, rows: Sequence[Change], numbers: Sequence[int]
     ) -> None:
         if self.order_by == "sequence" and any(change.servers for change in rows):
-            tally.count_servers(line, self.epoch, rows, bronze["offset"].take(pa.array(at)).to_pylist())
+            tally.count_servers(line, self.epoch, rows, bronze["offset"].take(pa.array(numbers)).to_pylist())
 
     def _line_of(self, bronze: pa.RecordBatch, batches: pa.Array, at: int, table: TableId) -> Line:
         columns = (batches, bronze["topic"], bronze["partition"])
@@ -699,7 +707,7 @@ def _by_table(
 
 def _named(taken: Taken) -> dict[int, tuple[int, ...]]:
     """The arrivals that messages name, by their rows in the Arrow batch."""
-    return {at: changes[0].arrival for at, changes in taken.items() if changes and changes[0].arrival}
+    return {number: changes[0].arrival for number, changes in taken.items() if changes and changes[0].arrival}
 
 
 def _by_place(bronze: pa.RecordBatch, few: int) -> list[pa.RecordBatch]:
@@ -746,7 +754,7 @@ def _stumbled(at: int, error: Exception) -> Refused:
 
 
 def _refusal(refused: Refused, *, hide: bool) -> str:
-    detail = without_values(refused.code, refused.detail) if hide else refused.detail
+    detail = detail_without_values(refused.code, refused.detail) if hide else refused.detail
     reject = {"reason": refused.code, "detail": clean(detail), "decoder": DECODER}
     return json.dumps(reject, ensure_ascii=False)
 

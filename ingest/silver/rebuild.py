@@ -78,16 +78,16 @@ def _announce(lake: Lake, shadow: Lake, since: int, last: int, differences: Mapp
         return
     present, rebuilt = _rows(lake, CHANGES, since), _rows(shadow, CHANGES, since)
     rows = groups(present, rebuilt, _columns(CHANGES), ("kind", "database", "schema", "table"))
-    known = mirrors.known(lake)
+    by_path = mirrors.known(lake)
     # a statement may concern other tables than its own
     everything = any(kind == "ddl" for kind, *_ in rows)
-    paths = set(known) if everything else set()
+    paths = set(by_path) if everything else set()
     for kind, *names in rows:
         table = TableId(*names)
         if kind == "change" and not lake.pipeline.rule(table).exclude:
             paths.update(map(mirror_path, mirrors.names(lake.pipeline, table)))
     if paths:
-        decisions.append(lake, [mirrors.announced(paths, known, last)])
+        decisions.append(lake, [mirrors.announced(paths, by_path, last)])
 
 
 def _only(schema: TableSchema, since: int) -> str:

@@ -45,13 +45,13 @@ def schemas(lake: Lake, messages: Messages, opener: Opener = NOT_SEALED) -> Text
     asked = [source.name for source in sources if not schema_folder.is_folder(source.registry)]
     if not sources:
         return {}
-    known: dict[str, dict[int, str]] = {}
+    stored: dict[str, dict[int, str]] = {}
     for row in lake.ask("SELECT source, id, schema FROM {schemas}"):
-        known.setdefault(row["source"], {})[row["id"]] = row["schema"]
+        stored.setdefault(row["source"], {})[row["id"]] = row["schema"]
     ids = _framed(messages, asked, opener) if asked else {}
     texts: dict[str, Mapping[int, str]] = {}
     for source in sources:
-        have = known.get(source.name, {})
+        have = stored.get(source.name, {})
         if source.name in asked:
             fetched = _fetched(source, sorted(ids.get(source.name, set()) - have.keys()))
             texts[source.name] = {**have, **fetched}

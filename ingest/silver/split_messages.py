@@ -123,14 +123,16 @@ def parts_in(
 ) -> dict[int, tuple[Spot, MessagePart]]:
     """The parts among messages, by their rows."""
     parts = {
-        at: read for at, value in enumerate(listed(batch.column("value"))) if value and (read := part(value))
+        number: read
+        for number, value in enumerate(listed(batch.column("value")))
+        if value and (read := part(value))
     }
     if not parts:
         return {}
     places = zip(
         *(batch.column(name).take(pa.array(parts)).to_pylist() for name in Spot._fields), strict=True
     )
-    return {at: (Spot(*place), read) for (at, read), place in zip(parts.items(), places, strict=True)}
+    return {number: (Spot(*place), read) for (number, read), place in zip(parts.items(), places, strict=True)}
 
 
 def part_rows(

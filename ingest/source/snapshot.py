@@ -197,7 +197,7 @@ def described(
     if table.hides_columns:
         _refuse_hidden(table, rule, streamed, source)
     unmasked = {name: logical for name, logical in streamed.items() if not rule.mask_of(name)}
-    known = {**unmasked, **rule.columns}
+    logical_types = {**unmasked, **rule.columns}
     declared = frozenset(rule.columns)
     left_out = tuple(
         column
@@ -206,7 +206,7 @@ def described(
         or (not column.text and all(each.leaves_out(column.name) for each in (rule, *rule.also)))
     )
     columns = tuple(
-        agreed(wanted, column, known.get(column.name, "unknown"), is_declared=column.name in declared)
+        agreed(wanted, column, logical_types.get(column.name, "unknown"), is_declared=column.name in declared)
         for column in table.columns
         if column not in left_out
     )

@@ -15,12 +15,12 @@ from ingest.config.masks import (
     Masks,
     _Remembered,
     canonical,
+    detail_without_values,
     fingerprint,
     keyed,
     last4,
     tokenized,
     without_literals,
-    without_values,
 )
 from ingest.config.read import check
 from ingest.config.secrets import struck
@@ -170,10 +170,10 @@ def test_secrets_have_names_that_do_not_give_them_away() -> None:
 
 def test_complaints_quote_no_values() -> None:
     """More users see a reject than may see its table."""
-    assert "member *** is missing" == without_values("missing-member", "member 'x@y' is missing")
+    assert "member *** is missing" == detail_without_values("missing-member", "member 'x@y' is missing")
     hidden = "(not shown, because the pipeline file masks columns or seals bronze)"
-    assert hidden == without_values("bad-avro", "the Avro datum cannot be read: x@y")
-    assert f"ValueError {hidden}" == without_values("decoder-error", "ValueError: x@y")
+    assert hidden == detail_without_values("bad-avro", "the Avro datum cannot be read: x@y")
+    assert f"ValueError {hidden}" == detail_without_values("decoder-error", "ValueError: x@y")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
 from ingest.errors import HeldError, command
 from ingest.gold.foreign_commits import refuse_past
-from ingest.gold.preview import foresee, know
+from ingest.gold.preview import foresee, lake_state
 from ingest.inspect.status import status
 from ingest.lake.books import Line
 from ingest.lake.lake import Lake
@@ -69,7 +69,7 @@ def test_a_held_mirror_starts_no_spark(tmp_path: Path) -> None:
         more = Line(
             9, "s", None, None, "shop_1", None, "item", changes=1, messages=1, columns={"id": "int64"}
         )
-        [foreseen] = foresee(shops.pipeline, know(shops.lake), [more], ())
+        [foreseen] = foresee(shops.pipeline, lake_state(shops.lake), [more], ())
         state, message = shops.say(1, "INSERT", key, "c").run()
         assert ("held", True) == (state, "was not written by this pipeline (DELETE)" in message)
         assert ("hold", message) == (foreseen.action, foreseen.why), "a plan says what the run does"

@@ -14,7 +14,7 @@ from ingest.config.model import MadeColumn, Source, TableRule
 from ingest.erase import plan as planning
 from ingest.errors import IngestError
 from ingest.gold.explain import explain
-from ingest.gold.preview import foresee, know
+from ingest.gold.preview import foresee, lake_state
 from ingest.lake import decisions, mirrors
 from ingest.lake.mirrors import Mirror
 from ingest.result import STAGES
@@ -64,7 +64,7 @@ class Two(Shops):
 
     def foreseen(self) -> list[str]:
         """Why `ingest plan` would change a mirror."""
-        return [one.why for one in foresee(self.pipeline, know(self.lake), (), ())]
+        return [one.why for one in foresee(self.pipeline, lake_state(self.lake), (), ())]
 
 
 def filled(folder: Path, rule: TableRule = RULE) -> Two:

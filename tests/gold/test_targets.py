@@ -77,8 +77,8 @@ def test_a_mirror_is_added_later_without_new_messages(tmp_path: Path) -> None:
     assert idle(mine.pipeline, ("bronze", "silver", "gold")) is None
     [foreseen] = [
         one
-        for view, known in preview.known_by_view(mine.lake)
-        for one in preview.foresee(view, known, (), ())
+        for view, state in preview.states_by_view(mine.lake)
+        for one in preview.foresee(view, state, (), ())
     ]
     assert ("eu.item", preview.CREATE, 2) == (foreseen.mirror, foreseen.action, foreseen.changes)
     mine.run()

@@ -11,7 +11,7 @@ import pytest
 from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import TableRule
-from ingest.gold.preview import foresee, know
+from ingest.gold.preview import foresee, lake_state
 from ingest.gold.work import Books, LaneSums, incomplete
 from ingest.lake import decisions, mirrors, pauses
 from ingest.lake.books import Line
@@ -75,7 +75,7 @@ def test_a_mirror_that_cannot_be_read_does_not_keep_the_others_from_being_planne
         return read(self, name)
 
     monkeypatch.setattr(Lake, "snapshot", snapshot)
-    torn, good = foresee(mine.pipeline, know(mine.lake), lines, ())
+    torn, good = foresee(mine.pipeline, lake_state(mine.lake), lines, ())
     assert ("shop_1.item", "hold") == (torn.mirror, torn.action)
     assert "the table's log is damaged at 7.json" in torn.why
     assert ("shop_2.item", "fold") == (good.mirror, good.action)
@@ -89,7 +89,7 @@ def test_a_mirror_that_another_server_would_hold_is_planned_so(tmp_path: Path) -
              servers={f"0 server {server}": 7})
         for part, server in enumerate("ab")
     ]  # fmt: skip
-    [same] = foresee(mine.pipeline, know(mine.lake), lines[:1], ())
-    [held] = foresee(mine.pipeline, know(mine.lake), lines, ())
+    [same] = foresee(mine.pipeline, lake_state(mine.lake), lines[:1], ())
+    [held] = foresee(mine.pipeline, lake_state(mine.lake), lines, ())
     assert ("create", "hold") == (same.action, held.action), same.why
     assert "were counted by server a and are now counted by server b" in held.why

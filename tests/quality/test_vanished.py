@@ -37,7 +37,7 @@ def found(shops: Shops, since: int = 1) -> dict[str, str]:
         assert ("done", "") == shops.run()
     lake = shops.lake
     chosen = survey(lake, ledgers.read(lake, since, lake.decoded()).lanes, steps=steps_of(lake)).subjects
-    metrics = list(vanished.of_mirrors(lake, chosen, since, ddl_ledger.read(lake)))
+    metrics = list(vanished.of_mirrors(lake, chosen, since, ddl_ledger.counting_statements(lake)))
     return {one.check: one.detail.split(" without ")[1].split(", which")[0] for one in metrics}
 
 

@@ -371,7 +371,7 @@ def test_keys_are_counted_as_by_the_plain_fold(
     chosen = survey(lake, ledgers.read(lake, since, last).lanes, steps=steps_of(lake)).subjects
     sides = [Side(lake, one, since, i) for i, one in enumerate(chosen) if one.exists and one.mirror]
     for one in sides:
-        one.begins(by_lane(ddl_ledger.read(lake)), done(lake))
+        one.begins(by_lane(ddl_ledger.counting_statements(lake)), done(lake))
     found = by_duckdb(lake, sides)
     assert found
     assert found == {one.index: by_plain_fold(lake, one) for one in sides}
