@@ -14,6 +14,7 @@ from ingest.lake.lake import Lake
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.ordered_lane import OrderedLane, ordered_lanes
 from ingest.quality.subjects import CheckedMirror
+from ingest.quality.ways_out import decoded_again
 
 _HEX = "^(0[xX])?(([0-9A-F][0-9A-F])+|([0-9a-f][0-9a-f])+)$"  # a writer uses one letter case
 _MOST = 50  # texts that are weighed
@@ -35,7 +36,7 @@ def _of_lane(ordered: OrderedLane, names: Iterable[str]) -> Metric:
         detail = (
             f"the bytes of {', '.join(wrong[:FAILING_KEYS])} in {ordered.lane.table} are read as base64, but every text is "
             f"hexadecimal, so the mirror has other bytes or NULL: write `binary: hex` under the options of source "
-            f"{ordered.source.name}, then run {ordered.backfill()}"
+            f"{ordered.source.name}, then run {decoded_again(ordered.lake)}"
         )
     return ordered.metric("bytes_misread", len(wrong), detail)
 

@@ -21,7 +21,7 @@ from ingest.lake.tables import Row, Tables
 from ingest.order import is_weak
 from ingest.quality.catalogue import CASCADED_ROWS, Metric, key_json
 from ingest.quality.subjects import CheckedLane, CheckedMirror
-from ingest.quality.unknown_values import loaded_again
+from ingest.quality.ways_out import loaded_again
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,7 @@ from ingest.quality.cell_diff import (
 from ingest.quality.images_before import Proof
 from ingest.quality.key_checks import damage_noted
 from ingest.quality.subjects import NOTHING_CUT, CheckedLane, CheckedMirror, Cut, lost_sources
+from ingest.quality.ways_out import decoded_again
 
 REACH = 20_000  # changes of a lane up to which its whole history is read after each batch, if needed
 HELD, HELD_BYTES = 100_000, 64 << 20  # changes of a lane that are held in memory, and their bytes in Arrow
@@ -198,7 +199,7 @@ def _inserted_twice(lake: Tables, subject: CheckedMirror, compared: Compared) ->
         detail = (
             f"{counted(len(keys), 'key')}, such as {keys[0]}, {agreeing(len(keys), 'was', 'were')} inserted again with other "
             "values and without a delete in between. If the source sends inserts for updates, write `inserts: upsert` under its "
-            f"options, then `{command('backfill', lake.pipeline.file, '--last', lake.decoded())}`. {reloads.advice(lake, subject)}Else the key of {subject.name} may have got another "
+            f"options, then {decoded_again(lake)}. {reloads.advice(lake, subject)}Else the key of {subject.name} may have got another "
             f"column: write `keys: [...]` into its tables: entry of {lake.pipeline.file}, then "
             f"`{command('rebuild', lake.pipeline.file, subject.name)}`"
         )

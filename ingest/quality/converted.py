@@ -23,8 +23,8 @@ from ingest.lake.tables import Tables
 from ingest.quality import renamed_cells
 from ingest.quality.catalogue import CONVERTED_CELLS, FAILING_KEYS, Metric, key_json
 from ingest.quality.subjects import CheckedLane, CheckedMirror, of_some
-from ingest.quality.unknown_values import loaded_again
 from ingest.quality.vanished import touches
+from ingest.quality.ways_out import loaded_again
 from ingest.values.typed_values import fits
 
 _OF_ROWS = "op IN ('read', 'insert', 'update')"

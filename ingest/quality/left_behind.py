@@ -27,7 +27,8 @@ from ingest.lake.snapshots import read_sql
 from ingest.quality.catalogue import PASS, RECONCILED, ROWS_LEFT_BEHIND, Metric
 from ingest.quality.not_loaded import ENDS
 from ingest.quality.subjects import CheckedLane, CheckedMirror
-from ingest.quality.unknown_values import loaded_again, older_sql
+from ingest.quality.unknown_values import older_sql
+from ingest.quality.ways_out import loaded_again
 
 
 def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Sequence[Statement]) -> Iterator[Metric]:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ingest.change import LaneId
 from ingest.ddl import Effect
-from ingest.errors import command, counted
+from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
@@ -22,6 +22,7 @@ from ingest.lake.mirrors import rule_for
 from ingest.lake.timeline import Structure
 from ingest.quality.catalogue import TYPES_MISREAD, Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
+from ingest.quality.ways_out import decoded_again
 
 
 class _Proof(NamedTuple):
@@ -67,7 +68,7 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Iterable[Sta
                 detail = (
                     f"{counted(rows, 'row has', 'rows have')} {proof.cell} in {column.name}, which a statement declares "
                     f"{proof.word}: write `{column.name}: {logical}` under columns: of its tables: entry, then "
-                    f"`{command('backfill', lake.pipeline.file, '--last', lake.decoded())}`"
+                    f"{decoded_again(lake)}"
                 )
                 yield Metric(TYPES_MISREAD, rows, subject.name, column=column.name, detail=detail)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ingest.change import LOAD_ENDS, LOAD_STARTS
-from ingest.errors import agreeing, command, counted
+from ingest.errors import agreeing, counted
 from ingest.fold import Key, KeyCellError, key_of_texts
 from ingest.lake import duck
 from ingest.lake.books import LoadMark, load_marks
@@ -27,6 +27,7 @@ from ingest.quality.arrow_rows import mirror_rows
 from ingest.quality.catalogue import Metric
 from ingest.quality.cell_diff import key_of_row
 from ingest.quality.ordered_lane import OrderedLane, from_places
+from ingest.quality.ways_out import accepted
 
 
 def rows_not_loaded(ordered: OrderedLane) -> Iterator[Metric]:
@@ -336,10 +337,9 @@ def _not_in_marked_load(ordered: OrderedLane) -> Iterator[Metric]:
         yield from _doubled(ordered, is_older(begin.place, streams, in_files=in_files), epoch)
         return
     if rows := _older_rows(ordered, begin.place, streams):
-        accept = command("quality", ordered.lake.pipeline.file, "--accept", ordered.subject.name)
         ways_out = (
             f"If the whole table was loaded, {epoch} removes what it lacked. If only a part of it was (`--where` of maxwell-bootstrap), "
-            f"the mirror is right: `{accept}` says so"
+            f"the mirror is right: {accepted(ordered.lake, ordered.subject)} says so"
         )
         yield from _complaint(ordered, [row["k"] for row in rows], ways_out)
 

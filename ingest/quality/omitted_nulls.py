@@ -23,6 +23,7 @@ from ingest.quality import renamed_cells
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.ordered_lane import OrderedLane, ordered_lanes
 from ingest.quality.subjects import CheckedMirror
+from ingest.quality.ways_out import decoded_again
 
 _PROOFS = {"by default": ("insert", "update"), "by a setting": ("insert",)}
 
@@ -47,7 +48,7 @@ def _of_lane(ordered: OrderedLane, proofs: Iterable[str]) -> Metric:
     detail = (
         f"{counted(n, 'row')} of {ordered.lane.table} {agreeing(n, 'lacks', 'lack')} {', '.join(list(short)[:FAILING_KEYS])}, which "
         f"rows before have, and source {ordered.source.name} has never sent a NULL: if it leaves NULLs out, write "
-        f"`left_out: null` under its options, if it leaves out what is unchanged, `left_out: unchanged`; then run {ordered.backfill()}"
+        f"`left_out: null` under its options, if it leaves out what is unchanged, `left_out: unchanged`; then run {decoded_again(ordered.lake)}"
     )
     return ordered.metric("nulls_left_out", n, detail)
 
@@ -94,7 +95,7 @@ def _of_large(ordered: OrderedLane) -> Metric:
     detail = (
         f"{counted(n, 'row')} of {ordered.lane.table} came with NULL in {', '.join(list(short)[:FAILING_KEYS])} and had a large "
         f"value there, and for one that did not change the connector of source {ordered.source.name} sends NULL, too: if no "
-        f"statement sets such values to NULL, write `left_out: unchanged` under its options, then run {ordered.backfill()}; else "
+        f"statement sets such values to NULL, write `left_out: unchanged` under its options, then run {decoded_again(ordered.lake)}; else "
         "set REPLICA IDENTITY FULL at the source and load these rows again"
     )
     return ordered.metric("nulls_left_out", n, detail)

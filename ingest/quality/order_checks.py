@@ -25,6 +25,7 @@ from ingest.quality.statement_order import unsure_statements
 from ingest.quality.subjects import CheckedMirror
 from ingest.quality.unmarked_loads import rows_not_loaded_again
 from ingest.quality.unplaced import unplaced_changes
+from ingest.quality.ways_out import decoded_again
 
 
 def of_mirrors(
@@ -67,7 +68,7 @@ def mixed_topics(ordered: OrderedLane) -> Iterator[Metric]:
     if (topics := int(ordered.lake.ask(query)[0]["n"])) > 1:
         detail = (
             f"{topics} topics send rows of {table}, a name without a database, so tables of two databases may "
-            f"be one mirror: give each topic its table under `options: {{table: ...}}`, then {ordered.backfill()}"
+            f"be one mirror: give each topic its table under `options: {{table: ...}}`, then {decoded_again(ordered.lake)}"
         )
         yield ordered.metric("mixed_topics", topics, detail)
 

@@ -128,10 +128,6 @@ class OrderedLane:
         names = self.subject.decided.keys
         return tuple(key_json(names, key) for key in islice(keys, FAILING_KEYS))
 
-    def backfill(self) -> str:
-        """The command that decodes what has landed again: all batches."""
-        return f"`{command('backfill', self.lake.pipeline.file, '--last', self.lake.decoded())}`"
-
     def epoch(self, batch: int | None = None, places: Sequence[str] = (), **given: bool) -> str:
         """`epoch_command`, in a sentence."""
         return f"`{self.epoch_command(batch, places, **given)}`"

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ingest.departures import NO_TRANSACTION
-from ingest.errors import agreeing, command, counted
+from ingest.errors import agreeing, counted
 from ingest.fold import SchemaStep
 from ingest.lake import duck
 from ingest.lake.json_cells import list_in, object_in
@@ -15,6 +15,7 @@ from ingest.order import is_weak, natural, same_place
 from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
 from ingest.quality.ordered_lane import OrderedLane
 from ingest.quality.unplaced import clears
+from ingest.quality.ways_out import accepted
 from ingest.values.same_value import same_value
 
 
@@ -81,8 +82,9 @@ _FROM_LATE = "came from a file that is before another one, by its name, which wa
 
 
 def _rows_set_back(lane: OrderedLane, keys: list[str], detail: str) -> Metric:
-    accept = command("quality", lane.lake.pipeline.file, "--accept", lane.subject.name)
-    ways = f"{detail} with {lane.epoch()}; if the mirror is right, `{accept}` says so"
+    ways = (
+        f"{detail} with {lane.epoch()}; if the mirror is right, {accepted(lane.lake, lane.subject)} says so"
+    )
     return lane.metric("rows_set_back", len(keys), ways, tuple(keys[:FAILING_KEYS]))
 
 

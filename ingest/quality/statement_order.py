@@ -16,6 +16,7 @@ from ingest.lake.snapshots import read_sql
 from ingest.order import AFTER_ITS_ROW, is_weak, number_key, order_of
 from ingest.quality.catalogue import Metric
 from ingest.quality.ordered_lane import OrderedLane
+from ingest.quality.ways_out import decoded_again
 
 Sequenced = tuple[int, ...]
 Stream = tuple[str, int | None]
@@ -75,7 +76,7 @@ def _by_clock(ordered: OrderedLane, rows: int) -> str:
     return (
         f"{counted(rows, 'row')} of {ordered.lane.table} arrived after a TRUNCATE or DDL statement that no row preceded in its "
         "file or partition, ordered before it by its clock alone: if that clock is of another zone, write `timezone:` under "
-        f"the options of source {ordered.source.name}, then run {ordered.backfill()}; else compare with the source"
+        f"the options of source {ordered.source.name}, then run {decoded_again(ordered.lake)}; else compare with the source"
     )
 
 

@@ -14,7 +14,6 @@ from functools import cache, partial
 import msgspec
 
 from ingest.change import TableId
-from ingest.config import Pipeline
 from ingest.ddl import UNREAD, Effect
 from ingest.errors import agreeing, command, counted
 from ingest.fold import SchemaStep, former
@@ -31,6 +30,7 @@ from ingest.lake.resolve import leaves_values
 from ingest.order import is_weak, order_of
 from ingest.quality.catalogue import UNKNOWN_VALUES, Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
+from ingest.quality.ways_out import loaded_again
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,11 +301,3 @@ def _sentence(lake: Lake, lane: CheckedLane, gap: LeftUnknown, rows: int) -> str
     if statement.is_announced and not lost and lanes.leaves_out_nulls(lake, lane.source) is None:
         ways += f"; if source {lane.source} leaves out NULLs, write `left_out: null` under its options"
     return f"{what}: {ways}"
-
-
-def loaded_again(pipeline: Pipeline, lane: CheckedLane) -> str:
-    """How rows come again, with the command to type if the source has a database."""
-    source = pipeline.by_source.get(lane.source)
-    if source is None or source.database is None:
-        return "load these rows again at the source"
-    return f"`{command('snapshot', pipeline.file, lane.table)}` reads them from the source"

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ingest.change import READ_MEANWHILE
-from ingest.errors import command, counted
+from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.live_rows import live_rows
 from ingest.lake.snapshots import read_sql
@@ -28,6 +28,7 @@ from ingest.lake.tables import Row
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.not_loaded import LoadBegin, changes_of, held, is_older
 from ingest.quality.ordered_lane import OrderedLane
+from ingest.quality.ways_out import accepted
 
 _BEGINNING = 0.1  # the part of a load without clocks that a second one must have rows of
 FEW_LEFT_OUT = 100  # rows; a table that is as small is loaded as a whole
@@ -166,11 +167,10 @@ def _left_out(ordered: OrderedLane, loads: _Loads, begun: Sequence[Row]) -> Iter
         return
     failing, count = ordered.named(keys), len(keys) if ordered.subject.decided.where else rows[0]["n"]
     epoch = ordered.epoch(places=ordered.places_of(begun), complete=True)
-    accept = command("quality", ordered.lake.pipeline.file, "--accept", ordered.subject.name)
     detail = (
         f"{ordered.lane.table} was loaded again, and {counted(count, 'row')} of the mirror, such as {failing[0]}, came neither with "
         "the load nor since it began, and no delete of them has come. No message says whether the load was of the whole table. If it was, "
-        f"{epoch} removes these rows; if it was of a part, they are right: `{accept}` says so"
+        f"{epoch} removes these rows; if it was of a part, they are right: {accepted(ordered.lake, ordered.subject)} says so"
     )
     yield ordered.metric("rows_not_loaded_again", count, detail, failing)
 

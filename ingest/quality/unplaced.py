@@ -12,6 +12,7 @@ from ingest.lake.snapshots import read_sql
 from ingest.order import is_weak, loaded_sql, order_of, place_sql, stream_sql, weak_sql
 from ingest.quality.catalogue import Metric
 from ingest.quality.ordered_lane import OrderedLane
+from ingest.quality.ways_out import decoded_again
 
 _ARRIVAL = 'batch, topic, "partition", "offset", order_key'
 
@@ -33,7 +34,7 @@ def unplaced_changes(ordered: OrderedLane) -> Iterator[Metric]:
     if unplaced:
         detail = (
             f"{counted(unplaced, 'change')} of {table} came without a position after others with one, and so counts as "
-            f"the older: write `order_by: arrival` under the options of source {ordered.lane.source}, then run {ordered.backfill()}"
+            f"the older: write `order_by: arrival` under the options of source {ordered.lane.source}, then run {decoded_again(ordered.lake)}"
         )
         yield ordered.metric("unplaced_changes", unplaced, detail)
     if ordered.lane.reads:

@@ -11,7 +11,6 @@ from functools import cache, partial
 
 from ingest.change import TableId
 from ingest.ddl import UNREAD, Effect
-from ingest.errors import command
 from ingest.lake import duck, lanes, rejects
 from ingest.lake.books import WHOLE_OR_NOT, Line, PlaceSpan, summed, united
 from ingest.lake.logged_statements import Statement, by_lane
@@ -19,6 +18,7 @@ from ingest.lake.tables import Tables
 from ingest.order import is_weak
 from ingest.quality.catalogue import Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
+from ingest.quality.ways_out import decoded_again
 
 _OF_TABLE = frozenset({"create_table", "drop_table", "rename_table", "swap_table"})
 Lane = tuple[str, TableId]
@@ -103,11 +103,10 @@ def _has_keys_alone(
 
 
 def _of_keys(lake: Tables, lane: CheckedLane, names: Iterable[str]) -> str:
-    decode = command("backfill", lake.pipeline.file, "--last", lake.decoded())
     return (
         f"updates of {lane.table} came without {', '.join(names)}, which earlier rows have, and their `key` holds only the key, not the "
         "whole row before, so the mirror has NULL there: write `key_is_full: false` under the options of source "
-        f"{lane.source}, then run `{decode}`"
+        f"{lane.source}, then run {decoded_again(lake)}"
     )
 
 
