@@ -90,6 +90,11 @@ LaneId = tuple[str, TableId]
 """A source's name and one of its tables."""
 
 
+def lane_of(row: Mapping[str, Any]) -> LaneId:
+    """The lane of a row with columns of these names."""
+    return row["source"], TableId.of(row)
+
+
 class Message(NamedTuple):
     """One message as received: Kafka record, line, document or Avro datum."""
 

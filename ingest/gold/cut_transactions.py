@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from ingest.change import LaneId, Op, TableId
+from ingest.change import LaneId, Op, TableId, lane_of
 from ingest.departures import NO_TRANSACTION
 from ingest.gold import arrow_crossings, arrow_files, arrow_merge, overtaken, planner, targets
 from ingest.gold.arrow_fold import PLACE
@@ -59,7 +59,7 @@ def _cut(files: ChangeFiles, lanes: Sequence[LaneWork]) -> dict[LaneId, set[str]
     spans = spans.filter(pc.less(spans["batch_min_min"], spans["batch_max_max"]))
     first = {lane.id: lane.first for lane in lanes}
     for row in spans.to_pylist():
-        lane = row["source"], TableId.of(row)
+        lane = lane_of(row)
         if lane in first and row["batch_min_min"] < first[lane] <= row["batch_max_max"]:
             cut[lane].add(row["transaction"])
     return cut

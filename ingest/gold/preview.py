@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ingest.change import LaneId, TableId
+from ingest.change import LaneId, TableId, lane_of
 from ingest.config import Pipeline
 from ingest.errors import HeldError, counted
 from ingest.fold import Placed, fold
@@ -156,7 +156,7 @@ def foresee(
     ledger = _ledger(of_messages, state.announced, books, asked)
     sent: dict[LaneId, list[Mapping[str, Any]]] = {}
     for row in changes:
-        lane = row["source"], TableId.of(row)
+        lane = lane_of(row)
         sent.setdefault(lane, []).append(row)
     made = _of_jobs(pipeline, state, books, ledger, sent)
     held = {path for path, foreseen in made.items() if foreseen.action == HOLD}

@@ -13,7 +13,7 @@ from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ingest.change import LaneId, TableId
+from ingest.change import LaneId, TableId, lane_of
 from ingest.config import Pipeline, TableRule, target
 from ingest.gold.completed import folded
 from ingest.gold.lane import ChangeKinds, Lane
@@ -235,7 +235,7 @@ def _sums(lake: Tables, table: str, where: str) -> dict[LaneId, LaneSums]:
         list(DISTINCT servers) AS servers, list(DISTINCT keys) AS keys FROM {table} WHERE {where} GROUP BY {duck.LANE_SQL}"""
     )
     return {
-        (row["source"], TableId.of(row)): LaneSums(
+        lane_of(row): LaneSums(
             row["high"],
             row["last"] or 0,
             servers={*chain.from_iterable(map(object_in, row["servers"] or ()))},

@@ -7,7 +7,7 @@ from functools import cache
 from typing import TypeVar
 
 from ingest import types
-from ingest.change import LaneId, TableId
+from ingest.change import LaneId, TableId, lane_of
 from ingest.config import Source
 from ingest.lake import duck
 from ingest.lake.books import EXCLUDED_SQL
@@ -28,7 +28,7 @@ def booked(lake: Tables, condition: str = "true") -> set[LaneId]:
         'SELECT DISTINCT source, "database", "schema", "table" FROM {books} '
         f'WHERE "table" IS NOT NULL AND {condition}'
     )
-    return {(row["source"], TableId.of(row)) for row in rows}
+    return {lane_of(row) for row in rows}
 
 
 def with_rows(lake: Tables) -> set[LaneId]:
@@ -96,7 +96,7 @@ def columns_seen(lake: Tables, condition: str = "true") -> dict[LaneId, dict[str
     for row in lake.ask(
         f'SELECT DISTINCT source, database, schema, "table", columns FROM {{books}} WHERE changes > 0 AND {condition}'
     ):
-        lane = row["source"], TableId.of(row)
+        lane = lane_of(row)
         columns.setdefault(lane, {}).update(object_in(row["columns"]))
     return columns
 
@@ -131,7 +131,7 @@ def _sent(lake: Tables, condition: str) -> dict[LaneId, dict[str, SentColumn]]:
     )
     tables: dict[LaneId, dict[str, SentColumn]] = {}
     for row in rows:
-        sent_columns = tables.setdefault((row["source"], TableId.of(row)), {})
+        sent_columns = tables.setdefault(lane_of(row), {})
         columns = object_in(row["columns"]) | ({"": "unknown"} if row["out"] else {})
         for name, logical in columns.items():
             column = SentColumn(row["low"] or "", row["high"] or "", logical, row["batch"])

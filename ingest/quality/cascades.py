@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ingest.change import LaneId, TableId
+from ingest.change import LaneId, TableId, lane_of
 from ingest.config import target
 from ingest.errors import counted
 from ingest.lake import duck
@@ -99,7 +99,7 @@ def foreign_keys(statements: Iterable[Row]) -> list[ForeignKey]:
 
 def mirrors_of(lake: Tables, keys: Iterable[ForeignKey], lanes: Sequence[Row]) -> set[str]:
     """The paths of the mirrors whose rows may have gone with new changes of the tables to which they refer."""
-    tables = {_folded(row["source"], TableId.of(row)): row for row in lanes if row["table"] is not None}
+    tables = {_folded(*lane_of(row)): row for row in lanes if row["table"] is not None}
     paths = set()
     for key in keys:
         referrer, other = tables.get(key.own), tables.get(key.other)

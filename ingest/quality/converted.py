@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ingest import types
-from ingest.change import LaneId, TableId
+from ingest.change import LaneId, lane_of
 from ingest.ddl import Effect
 from ingest.errors import agreeing, counted
 from ingest.lake import duck
@@ -128,7 +128,7 @@ def _places_of_types(
         f"""SELECT {duck.LANE_SQL}, types, min(order_key) AS low, max(order_key) AS high FROM {{changes.change}}
             WHERE {of_some(lanes)} AND batch > {since} AND {_OF_ROWS} GROUP BY {duck.LANE_SQL}, types"""
     ):
-        lane = row["source"], TableId.of(row)
+        lane = lane_of(row)
         of_lane = places.setdefault(lane, {})
         for column, logical in object_in(row["types"]).items():
             name = _name_now(column, row["low"], renamed.get(lane, []))
@@ -145,7 +145,7 @@ def _types_before(
         f"""SELECT {duck.LANE_SQL}, columns, min(order_low) AS low FROM {{books}}
             WHERE changes > 0 AND batch <= {since} AND {of_some(lanes)} GROUP BY {duck.LANE_SQL}, columns"""
     ):
-        lane = row["source"], TableId.of(row)
+        lane = lane_of(row)
         of_lane = types_before.setdefault(lane, {})
         for column, logical in object_in(row["columns"]).items():
             of_lane.setdefault(_name_now(column, row["low"] or "", renamed.get(lane, [])), set()).add(logical)

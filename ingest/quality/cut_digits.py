@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ingest import types
-from ingest.change import TableId
+from ingest.change import lane_of
 from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.tables import Tables
@@ -28,7 +28,7 @@ def of_mirrors(lake: Tables, chosen: Iterable[CheckedMirror], since: int) -> Ite
     lanes = of_some(lane for subject, _ in times for lane in subject.lanes)
     # one look at all whole images leaves nothing to take apart in most tables
     rows = lake.ask(f"SELECT DISTINCT {duck.LANE_SQL} FROM {{changes.change}} WHERE {new} AND {lanes}")
-    places = {(row["source"], TableId.of(row)) for row in rows}
+    places = {lane_of(row) for row in rows}
     for subject, columns in times:
         cut = [lane.where for lane in subject.lanes if lane.id in places]
         if cut:

@@ -15,7 +15,7 @@ from functools import partial
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.change import LaneId, Op, TableId
+from ingest.change import LaneId, Op, lane_of
 from ingest.departures import NO_TRANSACTION
 from ingest.fold import Key, KeyCellError, key_of_texts
 from ingest.lake import duck
@@ -47,7 +47,7 @@ def _departs(lane: CheckedLane) -> bool:
 def _found(lake: Lake, lanes: Sequence[CheckedLane], since: int) -> Iterator[tuple[CheckedLane, Cut]]:
     spans = defaultdict[LaneId, list[dict[str, object]]](list)
     for row in _spans(lake, lanes, since).to_pylist():
-        spans[row["source"], TableId.of(row)].append(row)
+        spans[lane_of(row)].append(row)
     for lane in lanes:
         rows = spans.get(lane.id, [])
         newest = max(rows, key=lambda row: str(row["place"]), default=None)

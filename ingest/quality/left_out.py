@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from ingest.change import TableId
+from ingest.change import LaneId
 from ingest.errors import counted
 from ingest.lake import decisions, duck, lanes
 from ingest.lake.decisions import ERASED
@@ -58,7 +58,7 @@ def _chooses(lake: Tables, subject: CheckedMirror) -> bool:
 
 
 def _of_columns(
-    lake: Tables, subject: CheckedMirror, seen: Mapping[tuple[str, TableId], Mapping[str, str]]
+    lake: Tables, subject: CheckedMirror, seen: Mapping[LaneId, Mapping[str, str]]
 ) -> Iterator[Metric]:
     names = {*subject.decided.by_name}
     without, masked = dict[str, str](), dict[str, str]()

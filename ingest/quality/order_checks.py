@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
-from ingest.change import TableId
+from ingest.change import LaneId, TableId
 from ingest.lake.json_cells import list_in
 from ingest.lake.lake import Lake
 from ingest.lake.snapshots import read_sql
@@ -48,9 +48,9 @@ def of_mirrors(
                 yield from check(ordered)
 
 
-def _by_table(statements: Sequence[Mapping[str, Any]]) -> dict[tuple[str, TableId], list[Mapping[str, Any]]]:
+def _by_table(statements: Sequence[Mapping[str, Any]]) -> dict[LaneId, list[Mapping[str, Any]]]:
     """The statements of each source and table; unreadable ones count for their message's table."""
-    by_table: dict[tuple[str, TableId], list[Mapping[str, Any]]] = {}
+    by_table: dict[LaneId, list[Mapping[str, Any]]] = {}
     for row in statements:
         named = {TableId(*load["table"]) for load in list_in(row["effects"])}
         for table in named or {TableId.of(row)}:

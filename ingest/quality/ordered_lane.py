@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ingest.change import TableId
+from ingest.change import LaneId
 from ingest.config import Source
 from ingest.errors import command
 from ingest.fold import SchemaStep
@@ -39,7 +39,7 @@ class OrderedLane:
     source: Source
     since: int
     statements: Sequence[Mapping[str, Any]] = ()
-    turned: Callable[[], set[tuple[str, TableId]]] = set
+    turned: Callable[[], set[LaneId]] = set
 
     @property
     def where(self) -> str:

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ingest.change import NO_TABLE, TableId
+from ingest.change import NO_TABLE, LaneId, TableId
 from ingest.lake.schemas import CPU
 from ingest.quality.catalogue import ERROR, FAIL, PASS, WARN
 from ingest.spark.jobs import Ran
@@ -102,7 +102,7 @@ class TableFact:
     name: str
     path: str = ""
     id: TableId = NO_TABLE
-    lanes: list[tuple[str, TableId]] = field(default_factory=list)  # source, source table
+    lanes: list[LaneId] = field(default_factory=list)  # source, source table
     keys: tuple[str, ...] = ()
     columns: list[ColumnFact] = field(default_factory=list)
     checks: list[CheckFact] = field(default_factory=list)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ingest.change import TableId
+from ingest.change import LaneId, lane_of
 from ingest.config import Source
 from ingest.errors import counted
 from ingest.lake import duck
@@ -159,7 +159,7 @@ def _streams(source: Source) -> tuple[str, ...]:
     return ("topic", '"partition"') if source.kind == "kafka" else ()
 
 
-def turned_files(lake: Lake, since: int) -> set[tuple[str, TableId]]:
+def turned_files(lake: Lake, since: int) -> set[LaneId]:
     """The lanes of which one file of a new batch has only newer changes than another one, and lower positions."""
     same = duck.same((*duck.LANE, "batch"), "a", "b")
     rows = lake.ask(
@@ -168,7 +168,7 @@ def turned_files(lake: Lake, since: int) -> set[tuple[str, TableId]]:
         SELECT DISTINCT a.source, a.database, a."schema", a."table" FROM lines AS a JOIN lines AS b ON {same}
         WHERE b.order_low < a.order_high AND b.event_low > a.event_high"""
     )
-    return {(row["source"], TableId.of(row)) for row in rows}
+    return {lane_of(row) for row in rows}
 
 
 def _first_of_each_stream(ordered: OrderedLane) -> list[str]:

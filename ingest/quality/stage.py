@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from ingest.change import TableId
+from ingest.change import TableId, lane_of
 from ingest.config import Pipeline, matches
 from ingest.config.entries import CELLS_CHECKED
 from ingest.errors import command, counted
@@ -196,9 +196,7 @@ def _measured(lake: Lake, scope: _Scope, asked: cells.Asked) -> _Measured:
     """Measure the mirrors and the sources."""
     since, last, books, surveyed = scope.since, scope.last, scope.books, scope.surveyed
     subjects = surveyed.subjects
-    sent = {
-        (row["source"], TableId.of(row)) for row in books.lanes if row["changes_ever"] > row["truncates_ever"]
-    }
+    sent = {lane_of(row) for row in books.lanes if row["changes_ever"] > row["truncates_ever"]}
     logged = understood(lake, sent)
     asked = replace(asked, stated=_stated(books, logged), rows=cells.rows_before(lake, since))
     began = key_checks.beginnings(lake, subjects, since, logged)

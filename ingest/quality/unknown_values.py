@@ -13,7 +13,7 @@ from functools import cache, partial
 
 import msgspec
 
-from ingest.change import TableId
+from ingest.change import TableId, lane_of
 from ingest.ddl import UNREAD, Effect
 from ingest.errors import agreeing, command, counted
 from ingest.fold import SchemaStep, former
@@ -85,7 +85,7 @@ _Made = Callable[[], Sequence[SchemaStep]]
 def _open_columns(lake: Lake, condition: str) -> _Columns:
     names = ", ".join(map(duck.name, ("source", *TableId._fields, "column")))
     rows = lake.ask(f"SELECT DISTINCT {names} FROM ({open_sql(lake)}) AS o WHERE {condition}")
-    return {(row["source"], TableId.of(row), row["column"]) for row in rows}
+    return {(*lane_of(row), row["column"]) for row in rows}
 
 
 def _gaps(

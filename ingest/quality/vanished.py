@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, partial
 
-from ingest.change import TableId
+from ingest.change import LaneId
 from ingest.ddl import UNREAD, Effect
 from ingest.lake import duck, lanes, rejects
 from ingest.lake.books import WHOLE_OR_NOT, Line, PlaceSpan, summed, united
@@ -21,7 +21,6 @@ from ingest.quality.subjects import CheckedLane, CheckedMirror
 from ingest.quality.ways_out import decoded_again
 
 _OF_TABLE = frozenset({"create_table", "drop_table", "rename_table", "swap_table"})
-Lane = tuple[str, TableId]
 
 
 def of_mirrors(
@@ -176,9 +175,9 @@ def touches(effect: Effect, name: str) -> bool:
     return effect.action in _OF_TABLE or effect.note == UNREAD or name.casefold() in named
 
 
-def _lines(lake: Tables, condition: str) -> dict[Lane, Line]:
+def _lines(lake: Tables, condition: str) -> dict[LaneId, Line]:
     """The books of each source table, all lines that meet a condition as one."""
-    lines: dict[Lane, Line] = {}
+    lines: dict[LaneId, Line] = {}
     for row in lake.ask(
         f"""SELECT {duck.LANE_SQL}, columns, lacks, {duck.sums(WHOLE_OR_NOT)}, min(order_low) AS low, max(order_high) AS high
         FROM {{books}} WHERE changes > 0 AND {condition} GROUP BY {duck.LANE_SQL}, columns, lacks"""

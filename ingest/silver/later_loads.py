@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from ingest import formats
-from ingest.change import LaneId, TableId
+from ingest.change import LaneId, lane_of
 from ingest.lake import duck, stores
 from ingest.lake.books import Line
 from ingest.lake.datafiles import Added
@@ -170,7 +170,7 @@ class _NewRows:
             read = page.filter(pc.equal(page["op"], "read"))
             firsts = read.group_by(groups).aggregate([("offset", "min"), ("order_key", "min")])
             for row in firsts.to_pylist():
-                lane, key = (row["source"], TableId.of(row)), row["order_key_min"]
+                lane, key = lane_of(row), row["order_key_min"]
                 if lane in lanes and _is_loaded(key):
                     place = same_place(key)
                     load = loads.setdefault((lane, place), _Load(lane, place, order_of(key), {}))
