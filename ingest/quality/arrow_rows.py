@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from operator import itemgetter
@@ -19,6 +19,7 @@ from ingest.lake.schemas import REJECTS
 from ingest.lake.stamps import TIME
 from ingest.lake.tables import Tables, scan
 from ingest.quality.catalogue import key_json
+from ingest.quality.cell_diff import key_of_row
 from ingest.quality.cell_values import of_column, text_of
 from ingest.quality.subjects import CheckedLane
 
@@ -139,6 +140,13 @@ def mirror_rows(
             *[of_column(next(columns), kind) if kind else nothing for kind in kinds], strict=True
         )
     return read_rows
+
+
+def rows_by_key(
+    lake: Lake, mirror: Mirror, kinds: Sequence[str], keys: Collection[Key]
+) -> dict[Key | None, Sequence[object]]:
+    """The rows of some keys, and possibly others, as `mirror_rows` gives them; of those that no change can have one under None."""
+    return {key_of_row(row, mirror, kinds): row for row in mirror_rows(lake, mirror, kinds, keys)}
 
 
 def _of_state(

@@ -19,7 +19,7 @@ from ingest.lake.live_rows import live_rows, selected
 from ingest.lake.names import mirror_path
 from ingest.lake.tables import Row, Tables
 from ingest.order import is_weak
-from ingest.quality.catalogue import CASCADED_ROWS, Metric, key_json
+from ingest.quality.catalogue import CASCADED_ROWS, Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 from ingest.quality.ways_out import loaded_again
 
@@ -121,8 +121,7 @@ def of_mirrors(
         if not (subject.exists and subject.keyed and (parent.deletes or parent.changes)):
             continue
         rows = [row for row in _older(lake, subject, lane, parent.table, since, key) if _is_surely_older(row)]
-        names = subject.decided.keys
-        failing = tuple(dict.fromkeys(key_json(names, row["k"]) for row in rows))
+        failing = [*dict.fromkeys(subject.named(row["k"] for row in rows))]
         detail = _sentence(lake, lane, key, failing) if failing else ""
         yield Metric.of_keys(CASCADED_ROWS, subject.name, failing, detail=detail)
 

@@ -48,7 +48,7 @@ from ingest.quality.arrow_rows import (
     changes_since,
     mirror_rows,
 )
-from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
+from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.cell_diff import (
     Expected,
     KeyHistory,
@@ -155,9 +155,7 @@ def metrics(lake: Lake, subject: CheckedMirror, compared: Compared) -> Iterator[
     for column, wrong_cells in sorted(by_column.items()):
         yield Metric(
             "wrong_cells", len(wrong_cells), subject.name, column=column or None, detail=_detail(lake, subject, compared, wrong_cells),
-            failing=tuple(
-                key_json(subject.decided.keys, compared.texts[wrong.key]) for wrong in wrong_cells[:FAILING_KEYS] if wrong.key
-            ),
+            failing=tuple(subject.named(compared.texts[wrong.key] for wrong in wrong_cells[:FAILING_KEYS] if wrong.key)),
         )  # fmt: skip
     if not compared.wrong:
         yield Metric("wrong_cells", 0, subject.name)
@@ -208,7 +206,7 @@ def _inserted_twice(lake: Tables, subject: CheckedMirror, compared: Compared) ->
 
 def _named(subject: CheckedMirror, compared: Compared, keys: Iterable[Key]) -> list[str]:
     """Keys that were compared as JSON, in order."""
-    return sorted(key_json(subject.decided.keys, compared.texts[key]) for key in keys)
+    return sorted(subject.named(compared.texts[key] for key in keys))
 
 
 def _detail(lake: Tables, subject: CheckedMirror, compared: Compared, differences: Sequence[Wrong]) -> str:
@@ -555,12 +553,6 @@ class _Check:
         return self.subject.decided
 
     @property
-    def types(self) -> list[str]:
-        """The actual Delta type of each column; empty for one that does not exist."""
-        mirror_types = self.subject.types
-        return [mirror_types.get(column.column, "") for column in self.mirror.columns]
-
-    @property
     def deep(self) -> bool:
         """True to compare every key."""
         return self.asked.deep(self.subject.table)
@@ -690,11 +682,11 @@ class _Check:
         wanted, closed, beyond = self._expected(gained)
         if self.compared.touched and not wanted.known:
             self.compared.left_out.append("no change has all columns of its key")
-        rows = mirror_rows(self.lake, self.mirror, self.types, None if closed else wanted.known)
+        rows = mirror_rows(self.lake, self.mirror, self.subject.kinds, None if closed else wanted.known)
         self.compared.keys, self.compared.partly = len(wanted.known), len(wanted.partly)
         self.compared.filtered = len(wanted.filtered)
         self.compared.wrong = self._without_rejected(
-            list(differences(wanted, rows, self.mirror, self.types, closed))
+            list(differences(wanted, rows, self.mirror, self.subject.kinds, closed))
         ) + [wrong for wrong in beyond if wrong.key in wanted.rows]
         self.compared.texts, self.compared.reread = wanted.texts, wanted.reread
         self.compared.twice = set(wanted.twice) - self._repeated(wanted)
@@ -781,8 +773,8 @@ class _Check:
             changes, *_ = reading.sample.chosen()
             wanted += keyless_diff.folded(reading.history(changes, linked=True), self.mirror, appends=appends)
         self.compared.keys = sum(wanted.values())
-        rows = mirror_rows(self.lake, self.mirror, self.types, None)
-        texts = keyless_diff.differences(wanted, rows, self.types)
+        rows = mirror_rows(self.lake, self.mirror, self.subject.kinds, None)
+        texts = keyless_diff.differences(wanted, rows, self.subject.kinds)
         self.compared.wrong = [Wrong((), "", text) for text in texts]
         self.compared.texts = {(): ()}
         return self.compared

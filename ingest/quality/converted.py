@@ -21,7 +21,7 @@ from ingest.lake.live_rows import IMAGES, live_rows
 from ingest.lake.logged_statements import Statement, by_lane
 from ingest.lake.tables import Tables
 from ingest.quality import renamed_cells
-from ingest.quality.catalogue import CONVERTED_CELLS, FAILING_KEYS, Metric, key_json
+from ingest.quality.catalogue import CONVERTED_CELLS, Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror, of_some
 from ingest.quality.vanished import touches
 from ingest.quality.ways_out import loaded_again
@@ -179,21 +179,14 @@ def _of_column(lake: Tables, subject: CheckedMirror, lane: CheckedLane, change: 
     ]
     if not converted:
         return
-    failing = tuple(key_json(keys, row["k"]) for row in converted)
+    failing = subject.named(row["k"] for row in converted)
     old = converted[0]["logical"]
     detail = (
         f"rows of {lane.table} come with {change.column} as {change.logical} now, no statement says so, and "
         f"{counted(len(failing), 'row')} from before, such as {failing[0]}, {agreeing(len(failing), 'has', 'have')} what only "
         f"{old} can hold ({converted[0]['cell'][:60]!r}): the source has converted them: {loaded_again(lake.pipeline, lane)}"
     )
-    yield Metric(
-        CONVERTED_CELLS,
-        len(failing),
-        subject.name,
-        column=change.column,
-        detail=detail,
-        failing=failing[:FAILING_KEYS],
-    )
+    yield Metric.of_keys(CONVERTED_CELLS, subject.name, failing, column=change.column, detail=detail)
 
 
 def _is_converted(old: str, new: str, text: str) -> bool:

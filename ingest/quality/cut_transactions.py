@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 
 from ingest.change import LaneId, Op, lane_of
 from ingest.departures import NO_TRANSACTION
-from ingest.fold import Key, KeyCellError, key_of_texts
+from ingest.fold import Key
 from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import shard_of
@@ -105,10 +104,5 @@ def _met(lake: Tables, subject: CheckedMirror, lane: CheckedLane, since: int) ->
         SELECT DISTINCT left_key FROM rows JOIN moved ON rows.left_key = moved.reached
         WHERE batch > {since} AND order_key > place AND (op = 'delete' OR rows.reached <> left_key)"""
     )
-    met: dict[Key, tuple[str, ...]] = {}
-    for row in rows:
-        cells = dict(zip(names, map(str, row["left_key"]), strict=True)) | shard
-        texts = tuple(cells[name] for name in mirror.keys)
-        with suppress(KeyCellError):  # rejected
-            met[key_of_texts(mirror.keys, texts, mirror.key_types)] = texts
-    return met
+    cells = (dict(zip(names, map(str, row["left_key"]), strict=True)) | shard for row in rows)
+    return subject.usable_keys([cell[name] for name in mirror.keys] for cell in cells)

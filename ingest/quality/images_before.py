@@ -34,7 +34,6 @@ from ingest.fold import (
     Step,
     Table,
     key_of_change,
-    key_of_texts,
     texts_of_key,
 )
 from ingest.images_before import (
@@ -58,7 +57,7 @@ from ingest.lake.snapshots import CARRIED_SQL, read_sql
 from ingest.lake.stamps import change_of
 from ingest.order import SECOND_HALF, is_weak, order_of
 from ingest.quality.arrow_rows import changes_of_keys, mirror_rows
-from ingest.quality.catalogue import NEVER_SENT, Metric, key_json
+from ingest.quality.catalogue import NEVER_SENT, Metric
 from ingest.quality.cell_diff import KeyHistory, clears, key_of_row
 from ingest.quality.cell_values import of_text
 from ingest.quality.subjects import NOTHING_CUT, CheckedLane, CheckedMirror, lost_sources
@@ -617,14 +616,10 @@ def still_broken(
     A late message closes the chain that lacked it, if that is what was missing. With ``unsent`` the keys are those of rows
     that never came.
     """
-    mirror, broken_keys = subject.decided, set[tuple[str, ...]]()
-    keys: dict[Key, tuple[str, ...]] = {}
-    for cells in texts:
-        with suppress(KeyCellError):  # the key has got another type, and no row of the mirror can have it
-            keys[key_of_texts(mirror.keys, cells, mirror.key_types)] = cells
-    if not keys:
-        return broken_keys
-    for lane_now in subject.lanes:
+    broken_keys = set[tuple[str, ...]]()
+    # a key may have got another type, so that no row of the mirror can have it
+    keys = subject.usable_keys(texts)
+    for lane_now in subject.lanes if keys else ():
         lane = ProvenLane(lake, subject, lane_now, pa.table({}))
         begun = _not_erased(lane, keys) if unsent else {}
         loaded = unsent and _is_loaded(lane, lane_now.last)
@@ -643,17 +638,13 @@ def _keys_of(hashes: set[int], lane: ProvenLane) -> dict[Key, tuple[str, ...]]:
     chosen = np.array(sorted(hashes)[:JUDGED])
     first, second = lane.changes["first"].to_numpy(), lane.changes["second"].to_numpy()
     rows = lane.changes.filter(pa.array(np.isin(first, chosen) | np.isin(second, chosen)))
-    keys: dict[Key, tuple[str, ...]] = {}
-    mirror, shard = lane.mirror, lane.shard
+    names, shard, named = lane.mirror.keys, lane.shard, []
     for row in rows.to_pylist():
         change = change_of(row, shard)
         for images in ((change.before, change.after), (change.after, change.before)):
-            try:
-                texts = tuple(map(str, texts_of_key(mirror.keys, *images)))
-                keys.setdefault(key_of_texts(mirror.keys, texts, mirror.key_types), texts)
-            except KeyCellError:
-                continue  # rejected
-    return keys
+            with suppress(KeyCellError):  # rejected
+                named.append(tuple(map(str, texts_of_key(names, *images))))
+    return lane.subject.usable_keys(named)
 
 
 def broken(
@@ -784,7 +775,7 @@ def _unsent(lake: Lake, subject: CheckedMirror, unsent: Sequence[Broken], undeci
 
 
 def _keys(subject: CheckedMirror, broken: Iterable[Broken]) -> list[str]:
-    return [*dict.fromkeys(key_json(subject.decided.keys, each.texts) for each in broken)]
+    return [*dict.fromkeys(subject.named(each.texts for each in broken))]
 
 
 def _of_filter(lake: Lake, subject: CheckedMirror, check: str) -> str:

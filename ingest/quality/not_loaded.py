@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ingest.change import LOAD_ENDS, LOAD_STARTS
 from ingest.errors import agreeing, counted
-from ingest.fold import Key, KeyCellError, key_of_texts
 from ingest.lake import duck
 from ingest.lake.books import LoadMark, load_marks
 from ingest.lake.lanes import IS_LOAD_MARKED
@@ -23,9 +21,8 @@ from ingest.lake.mirrors import shard_of
 from ingest.lake.snapshots import read_sql
 from ingest.lake.tables import Row
 from ingest.order import loaded_sql, phase_of, place_sql, same_place, weak_sql
-from ingest.quality.arrow_rows import mirror_rows
+from ingest.quality.arrow_rows import rows_by_key
 from ingest.quality.catalogue import Metric
-from ingest.quality.cell_diff import key_of_row
 from ingest.quality.ordered_lane import OrderedLane, from_places
 from ingest.quality.ways_out import accepted
 
@@ -47,15 +44,11 @@ def held(ordered: OrderedLane, keys: Sequence[Sequence[str]]) -> Sequence[Sequen
     if not mirror.where or not keys:
         return keys
     shard = dict(shard_of(ordered.lake.pipeline, mirror, ordered.lane.id))
-    by_key: dict[Key, Sequence[str]] = {}
-    for texts in keys:
-        cells = [shard.get(name, text) for name, text in zip(mirror.keys, texts, strict=True)]
-        with suppress(KeyCellError):  # such a change is rejected
-            by_key[key_of_texts(mirror.keys, cells, mirror.key_types)] = texts
-    kinds = [ordered.subject.types.get(column.column, "") for column in mirror.columns]
-    rows = mirror_rows(ordered.lake, mirror, kinds, by_key)
-    of_rows = {key_of_row(row, mirror, kinds) for row in rows}
-    return [texts for key, texts in by_key.items() if key in of_rows]
+    by_key = ordered.subject.usable_keys(
+        [shard.get(name, text) for name, text in zip(mirror.keys, key, strict=True)] for key in keys
+    )
+    rows = rows_by_key(ordered.lake, mirror, ordered.subject.kinds, by_key)
+    return [texts for key, texts in by_key.items() if key in rows]
 
 
 def _complaint(ordered: OrderedLane, keys: Sequence[Sequence[str]], ways_out: str) -> Iterator[Metric]:

@@ -14,8 +14,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.mirrors import GOLD
 from ingest.lake.schemas import REJECTS
 from ingest.lake.tables import Tables
-from ingest.quality.arrow_rows import cell_rejects, mirror_rows
-from ingest.quality.cell_diff import key_of_row
+from ingest.quality.arrow_rows import cell_rejects, rows_by_key
 from ingest.quality.cells import Compared
 from ingest.quality.subjects import CheckedMirror
 
@@ -91,12 +90,8 @@ def _over(lake: Lake, subject: CheckedMirror, settled: Collection[str]) -> list[
     rejected = cell_rejects(lake, mirror)
     is_closed = rejects.dismissed(lake)
     waiting = [(key, row) for key, row in rejected if not is_closed(row)]
-    kinds = [subject.types.get(column.column, "") for column in mirror.columns]
     names = {column.name: i for i, column in enumerate(mirror.columns)}
-    present = {
-        key_of_row(row, mirror, kinds): row
-        for row in mirror_rows(lake, mirror, kinds, {key for key, _ in waiting})
-    }
+    present = rows_by_key(lake, mirror, subject.kinds, {key for key, _ in waiting})
     judged = conditions.columns(mirror.where) if mirror.where else ()
     newest: dict[tuple[object, str], dict[str, Any]] = {}
     over = []

@@ -17,7 +17,7 @@ from ingest.lake.cleared import NEVER, last_cleared
 from ingest.lake.lake import Lake
 from ingest.lake.tables import Row
 from ingest.order import is_weak
-from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
+from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 
 _HAS_SPELLINGS = re.compile("TINYINT|SMALLINT|INT|BIGINT|DECIMAL|FLOAT|DOUBLE|DATE|TIMESTAMP")
@@ -125,8 +125,7 @@ class OrderedLane:
 
     def named(self, keys: Iterable[Sequence[object]]) -> tuple[str, ...]:
         """The first of some keys as JSON."""
-        names = self.subject.decided.keys
-        return tuple(key_json(names, key) for key in islice(keys, FAILING_KEYS))
+        return tuple(self.subject.named(islice(keys, FAILING_KEYS)))
 
     def epoch(self, batch: int | None = None, places: Sequence[str] = (), **given: bool) -> str:
         """`epoch_command`, in a sentence."""

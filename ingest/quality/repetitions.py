@@ -12,7 +12,7 @@ from ingest.lake import duck
 from ingest.lake.json_cells import list_in, object_in
 from ingest.lake.tables import Row
 from ingest.order import is_weak, natural, same_place
-from ingest.quality.catalogue import FAILING_KEYS, Metric, key_json
+from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.ordered_lane import OrderedLane
 from ingest.quality.unplaced import clears
 from ingest.quality.ways_out import accepted
@@ -304,5 +304,4 @@ def _from_late_files(lane: OrderedLane, rows: Iterable[Row]) -> list[str]:
 
 
 def _keys(lane: OrderedLane, rows: Iterable[Row]) -> list[str]:
-    names = lane.subject.decided.keys
-    return sorted(key_json(names, map(str, row["k"])) for row in rows)
+    return sorted(lane.subject.named(map(str, row["k"]) for row in rows))

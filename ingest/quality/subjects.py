@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from ingest.change import LaneId, TableId
 from ingest.config import Pipeline, matches, target
 from ingest.errors import explain_command
-from ingest.fold import Key, SchemaStep
+from ingest.fold import Key, KeyCellError, SchemaStep, key_of_texts
 from ingest.lake import decisions, duck, faults, mirrors, targets
 from ingest.lake.books import newest_of
 from ingest.lake.decisions import ACCEPT_GAP
@@ -18,6 +19,7 @@ from ingest.lake.mirrors import Mirror, feeding, rule_for
 from ingest.lake.names import mirror_path
 from ingest.lake.tables import Tables
 from ingest.order import same_place
+from ingest.quality.catalogue import key_json
 
 if TYPE_CHECKING:
     from ingest.lake.lake import Lake
@@ -148,6 +150,24 @@ class CheckedMirror:
     def is_readable(self) -> bool:
         """True if that table can be read, as far as is known."""
         return self.has_table and not self.damage
+
+    @property
+    def kinds(self) -> list[str]:
+        """The actual Delta type of each column; empty for one that does not exist."""
+        return [self.types.get(column.column, "") for column in self.decided.columns]
+
+    def named(self, keys: Iterable[Iterable[object]]) -> list[str]:
+        """Keys, each given by its cells, as JSON."""
+        return [key_json(self.decided.keys, key) for key in keys]
+
+    def usable_keys(self, texts: Iterable[Sequence[str]]) -> dict[Key, tuple[str, ...]]:
+        """Keys in the fold's form, each with its cells as texts in their first spelling; without those that the fold rejects."""
+        names, types = self.decided.keys, self.decided.key_types
+        keys: dict[Key, tuple[str, ...]] = {}
+        for cells in texts:
+            with suppress(KeyCellError):
+                keys.setdefault(key_of_texts(names, cells, types), tuple(cells))
+        return keys
 
     @property
     def last(self) -> int:
