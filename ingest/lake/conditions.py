@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import datetime as dt
 import re
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from ingest import types
 from ingest.config import TableRule, conditions
 from ingest.errors import FaultError, HeldError, fault_of, first_line
 from ingest.lake import duck
+from ingest.lake.cell_values import of_column, text_of
 from ingest.values.typed_values import held
 
 if TYPE_CHECKING:
@@ -122,8 +120,8 @@ def met_by_texts(where: str, rows: Sequence[Sequence[str | None]], deltas: Seque
 def value_by_row(column: Column, values: Mapping[str, str | None], types_: Mapping[str, str]) -> str | None:
     """A computed column's canonical text for one row's canonical texts."""
     rows = [_texts(column.expression, values, types_)]
-    (value,) = values_by_texts(column, rows, _deltas(column.expression, types_)).to_pylist()
-    return None if value is None else _text(value)
+    (value,) = of_column(values_by_texts(column, rows, _deltas(column.expression, types_)), column.delta)
+    return None if value is None else text_of(value, column.delta)
 
 
 def values_by_texts(column: Column, rows: Sequence[Sequence[str | None]], deltas: Sequence[str]) -> pa.Array:
@@ -223,27 +221,9 @@ def _texts(expression: str, values: Mapping[str, str | None], types_: Mapping[st
         text = values.get(name)
         value = None if text is None else held(types_[name], text)
         if value is None or types_[name] == "hex":
-            text = None if value is None else _text(value)
+            text = None if value is None else text_of(value, types.delta(types_[name]))
         texts.append(text)
     return texts
-
-
-def _text(value: object) -> str:
-    """The canonical text of a value."""
-    match value:
-        case bool():
-            return str(value).lower()
-        case bytes():
-            return base64.b64encode(value).decode()
-        case dt.datetime() if value.tzinfo is not None:
-            return value.astimezone(dt.UTC).replace(tzinfo=None).isoformat() + "Z"
-        case dt.datetime():
-            return value.isoformat(sep=" ")
-        case Decimal():
-            return format(value, "f")
-        case float():
-            return repr(value).replace("nan", "NaN").replace("inf", "Infinity")
-    return str(value)
 
 
 def _typed(column: str, delta: str) -> str:

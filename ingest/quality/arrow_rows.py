@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from ingest.fold import Key
 from ingest.lake import delta, duck, rejects, stores
+from ingest.lake.cell_values import of_column, text_of
 from ingest.lake.delta import Snapshot, UnreadableError
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Mirror, Shard
@@ -20,7 +21,6 @@ from ingest.lake.stamps import TIME
 from ingest.lake.tables import Tables, scan
 from ingest.quality.catalogue import key_json
 from ingest.quality.cell_diff import key_of_row
-from ingest.quality.cell_values import of_column, text_of
 from ingest.quality.subjects import CheckedLane
 
 _Taken = TypeVar("_Taken")

@@ -23,6 +23,7 @@ from pyspark.sql.types import VariantType
 from ingest.config import Expectation, matches
 from ingest.errors import counted
 from ingest.lake import exact, faults
+from ingest.lake.cell_values import of_column
 from ingest.lake.lake import Lake, Tell
 from ingest.lake.mirrors import Mirror
 from ingest.lake.names import quoted
@@ -37,7 +38,6 @@ from ingest.quality.catalogue import (
     Metric,
 )  # fmt: skip
 from ingest.quality.cell_diff import key_of_row
-from ingest.quality.cell_values import of_column
 from ingest.quality.judge import FAILED, context
 from ingest.quality.subjects import CheckedMirror
 

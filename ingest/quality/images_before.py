@@ -47,6 +47,7 @@ from ingest.images_before import (
     lacks_key,
 )
 from ingest.lake import barriers, duck
+from ingest.lake.cell_values import of_text
 from ingest.lake.datafiles import listed
 from ingest.lake.delta import Snapshot, snapshot
 from ingest.lake.json_cells import list_in
@@ -59,7 +60,6 @@ from ingest.order import SECOND_HALF, is_weak, order_of
 from ingest.quality.arrow_rows import changes_of_keys, mirror_rows
 from ingest.quality.catalogue import NEVER_SENT, Metric
 from ingest.quality.cell_diff import KeyHistory, clears, key_of_row
-from ingest.quality.cell_values import of_text
 from ingest.quality.subjects import NOTHING_CUT, CheckedLane, CheckedMirror, lost_sources
 
 Names = Callable[[], Collection[str]]

@@ -20,6 +20,7 @@ from ingest import types
 from ingest.departures import NO_TRANSACTION
 from ingest.fold import KeyCellError, typed
 from ingest.lake import delta, duck, stores
+from ingest.lake.cell_values import of_column, of_text
 from ingest.lake.cleared import last_truncate
 from ingest.lake.json_cells import object_in
 from ingest.lake.lake import Lake
@@ -29,7 +30,6 @@ from ingest.lake.tables import duck_types, filled, scan
 from ingest.order import place_sql
 from ingest.quality.arrow_rows import key_text
 from ingest.quality.catalogue import FAILING_KEYS
-from ingest.quality.cell_values import of_column, of_text
 from ingest.quality.key_sides import Side, SideLane
 
 MEMORY = "1GB"  # of DuckDB, before it writes to disk

@@ -9,8 +9,10 @@ import pyarrow as pa
 import pytest
 
 from ingest.config import conditions as written
+from ingest.config.model import MadeColumn
 from ingest.gold.arrow_values import arrow_type, values
 from ingest.lake import conditions
+from ingest.lake.mirrors import Column
 
 TEXTS = {
     "boolean": ("true", "false"),
@@ -86,3 +88,23 @@ def test_rules_of_no_rows_are_followed() -> None:
         "a > 1", {"b": ("a + 1", "int64")}, lambda _: none, pa.array([], pa.bool_())
     )
     assert (pa.bool_(), 0, 0) == (gone.type, len(gone), len(made["b"]))
+
+
+@pytest.mark.parametrize(
+    ("logical", "text", "computed"),
+    [
+        ("datetime", "2024-02-29 12:00:00.50", "2024-02-29 12:00:00.5"),
+        ("timestamp", "2024-02-29T12:00:00.1200+08:00", "2024-02-29T04:00:00.12Z"),
+        ("timestamp", "2024-02-29T12:00:00Z", "2024-02-29T12:00:00Z"),
+        ("date", "2024-02-29", "2024-02-29"),
+        ("decimal(10,2)", "1.5", "1.50"),
+        ("float64", "Infinity", "Infinity"),
+        ("boolean", "true", "true"),
+        ("binary", "YWJj", "YWJj"),
+        ("int64", None, None),
+    ],
+)
+def test_a_computed_cell_is_written_as_all_others(logical: str, text: str | None, computed: str | None) -> None:
+    """`explain` would show another text of a cell than the mirror's, as if the two differed."""
+    column = Column("b", "b", logical, made=MadeColumn("compute", written.condition("c")))
+    assert computed == conditions.value_by_row(column, {"c": text}, {"c": logical})

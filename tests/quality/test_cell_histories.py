@@ -18,11 +18,11 @@ import pytest
 from ingest.change import TableId
 from ingest.config.model import MadeColumn, TableRule
 from ingest.fold import Key, Placed, Row, Table, fold, steps, typed
+from ingest.lake.cell_values import of_text
 from ingest.lake.mirrors import Column, Mirror
 from ingest.order import order_key
 from ingest.quality import cells
 from ingest.quality.cell_diff import Expected, KeyHistory, Wrong, differences, expected
-from ingest.quality.cell_values import of_text
 from ingest.quality.cells import Hashes, KeyHashes, KeySample, among
 from tests.properties.conditions import CONDITIONS, Cells
 from tests.properties.delivery import deliver, placed

@@ -1,4 +1,4 @@
-"""The value of a canonical text, and of a mirror's cell, in the form in which the checks compare them: with ``==``.
+"""The value of a canonical text, and of a mirror's cell, in the form in which the checks compare them: with ``==``; and the text of each.
 
 What a text means is said by its definition (`ingest.values.typed_values`), which Arrow's casts of whole columns only repeat: a
 mistake there shows as a difference here.
@@ -11,11 +11,13 @@ import datetime as dt
 import math
 import struct
 from decimal import Decimal
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from ingest import types
 from ingest.values.typed_values import DAY, day_number, held
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _EPOCH = day_number("1970-01-01") * DAY
 
@@ -38,6 +40,8 @@ def of_text(text: str | None, logical: str) -> object:
 
 def of_column(cells: pa.Array, delta: str) -> list[object]:
     """The values of a mirror's column as `of_text` gives them, from a column of a Delta type in Arrow."""
+    import pyarrow as pa
+
     if delta.startswith("TIMESTAMP"):
         return _list(cells.cast(pa.timestamp("us", cells.type.tz)).cast(pa.int64()))
     if delta == "DATE":
