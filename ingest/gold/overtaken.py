@@ -7,9 +7,6 @@ every change carries the whole row of its key, the last one decides.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,7 +16,7 @@ from ingest.gold.arrow_fold import PLACE, last_of
 from ingest.gold.arrow_merge import pairs
 from ingest.gold.arrow_values import HistoryNeeded, typed_column
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
-from ingest.lake.image_columns import texts_of
+from ingest.lake.image_columns import exact_texts_of
 
 ROW = "%row"
 
@@ -72,7 +69,10 @@ def keys_concerned(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table
     sent = {*work.keys} - dict(lane.shard).keys()  # no image has the shard, and it is the same in all of them
     columns = [column for column in work.columns if column.name in sent]
     names = [column.name for column in columns]
-    before, after = (_texts_of(rows[side].combine_chunks(), names) for side in ("before", "after"))
+    before, after = (
+        [cells.cast(pa.string()) for cells in exact_texts_of(rows[side].combine_chunks(), names)]
+        for side in ("before", "after")
+    )
     is_delete = pc.equal(rows["op"], str(Op.DELETE)).combine_chunks()
     reached = [
         pc.if_else(is_delete, pc.coalesce(old, new), pc.coalesce(new, old))
@@ -89,12 +89,3 @@ def keys_concerned(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table
         texts = pa.concat_arrays([here, there.take(again)])
         cells[column.column] = typed_column(texts, column.type, is_key=True).cells
     return pa.table(cells)
-
-
-def _texts_of(images: pa.StringArray, names: Sequence[str]) -> list[pa.StringArray]:
-    """As `texts_of`, also of images that Arrow cannot read."""
-    try:
-        return texts_of(images, names)
-    except pa.ArrowInvalid:
-        rows = [json.loads(text) if text else {} for text in images.to_pylist()]
-        return [pa.array([row.get(name) for row in rows], pa.string()) for name in names]

@@ -30,7 +30,7 @@ from ingest.errors import agreeing, command, counted
 from ingest.fold import DELETED, Key, KeyCellError, SchemaStep, typed
 from ingest.lake import duck
 from ingest.lake.datafiles import listed
-from ingest.lake.image_columns import texts_of
+from ingest.lake.image_columns import exact_texts_of, in_bytes
 from ingest.lake.lake import Lake
 from ingest.lake.mirrors import Column, Mirror, Shard, rule_for, shard_of
 from ingest.lake.schemas import CHANGES
@@ -244,7 +244,8 @@ class KeyHashes:
         if not self._columns:  # without a key, or by the shard alone
             every = np.full(rows.num_rows, self._of_text(b""), np.uint32)
             return every, every
-        after, before = (self._cells(rows.column(name)) for name in ("after", "before"))
+        names = [column.name for column in self._columns]
+        after, before = (exact_texts_of(rows.column(name), names) for name in ("after", "before"))
         first = self._hashes([pc.coalesce(a, b) for a, b in zip(after, before, strict=True)])
         changed = reduce(
             pc.or_,
@@ -257,18 +258,6 @@ class KeyHashes:
             sides = [pc.coalesce(b, a).take(pa.array(at)) for a, b in zip(after, before, strict=True)]
             second[at] = self._hashes(sides)
         return first, second
-
-    def _cells(self, images: pa.StringArray) -> list[pa.BinaryArray]:
-        """The texts of each key column."""
-        names = [column.name for column in self._columns]
-        if images.null_count == len(images):
-            return [pa.nulls(len(images), pa.binary())] * len(names)
-        try:
-            texts = texts_of(images, names)
-        except pa.ArrowException:  # half a surrogate pair, which Python's own parser accepts
-            rows = [{} if image is None else json.loads(image) for image in images.to_pylist()]
-            return [pa.array([_bytes(row.get(name)) for row in rows], pa.binary()) for name in names]
-        return [column.cast(pa.binary()) for column in texts]
 
     def _hashes(self, cells: Sequence[pa.BinaryArray]) -> Hashes:
         """The hash of each key; 0 where a cell is missing, or is not a value of its type."""
@@ -308,10 +297,6 @@ class KeyHashes:
         return total >> 32 & 0xFFFFFFFF
 
 
-def _bytes(text: str | None) -> bytes | None:
-    return None if text is None else text.encode("utf-8", "surrogatepass")
-
-
 def _canonical(texts: pa.BinaryArray, logical: str) -> pa.BinaryArray:
     """The texts of key cells, one for each value; NULL where a text is not a value of the type."""
     if types.delta(logical) == "STRING":
@@ -324,7 +309,7 @@ def _canonical(texts: pa.BinaryArray, logical: str) -> pa.BinaryArray:
     cells = listed(texts)
     for text in set(cells) - {None}:
         with contextlib.suppress(KeyCellError, ValueError):
-            remembered[text] = _bytes(str(read((text or b"").decode("utf-8", "surrogatepass"))))
+            remembered[text] = in_bytes(str(read((text or b"").decode("utf-8", "surrogatepass"))))
     return pa.array([remembered.get(text) for text in cells], pa.binary())
 
 

@@ -104,7 +104,9 @@ def test_rules_of_no_rows_are_followed() -> None:
         ("int64", None, None),
     ],
 )
-def test_a_computed_cell_is_written_as_all_others(logical: str, text: str | None, computed: str | None) -> None:
+def test_a_computed_cell_is_written_as_all_others(
+    logical: str, text: str | None, computed: str | None
+) -> None:
     """`explain` would show another text of a cell than the mirror's, as if the two differed."""
     column = Column("b", "b", logical, made=MadeColumn("compute", written.condition("c")))
     assert computed == conditions.value_by_row(column, {"c": text}, {"c": logical})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.lake.image_columns import FEW, texts_of
+from ingest.lake.image_columns import FEW, exact_texts_of, texts_of
 
 NAMES = ("id", "b_2", "x", "é", "a,", 'a,"id', '"id"', "{", "ID", ":")
 ASKED = (["id"], ["b_2", "id"], ["é"], ["a,"], [":"], ["id", "b_2", "x"])
@@ -38,3 +38,20 @@ def test_half_a_surrogate_pair_is_refused(asked: list[str]) -> None:
     """Callers read such images by Python's own parser; a text that is replaced would be another value."""
     with pytest.raises(pa.ArrowException):
         texts_of(pa.array([r'{"id":"\ud83d"}']), asked)
+
+
+@pytest.mark.parametrize("asked", [["id"], ["id", "v", "w"]])
+def test_half_a_surrogate_pair_is_read_in_bytes(asked: list[str]) -> None:
+    """The key of one such row would hide those of all others that are read with it."""
+    images = pa.array([r'{"id":"1","v":"\ud83d"}', None, r'{"id":"\ud83d"}', '{"id":null,"v":"b"}'])
+    rows = {
+        "id": [b"1", None, b"\xed\xa0\xbd", None],
+        "v": [b"\xed\xa0\xbd", None, None, b"b"],
+        "w": [None] * 4,
+    }
+    assert [rows[name] for name in asked] == [cells.to_pylist() for cells in exact_texts_of(images, asked)]
+
+
+def test_images_that_are_all_null_have_no_texts() -> None:
+    """A delete has no image after it, and many have none before."""
+    assert [[None, None]] == [cells.to_pylist() for cells in exact_texts_of(pa.nulls(2, pa.string()), ["id"])]
