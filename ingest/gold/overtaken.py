@@ -7,6 +7,9 @@ every change carries the whole row of its key, the last one decides.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import reduce
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +19,7 @@ from ingest.gold.arrow_fold import PLACE, last_of
 from ingest.gold.arrow_merge import pairs
 from ingest.gold.arrow_values import HistoryNeeded, typed_column
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
-from ingest.lake.image_columns import exact_texts_of
+from ingest.lake.image_columns import first_texts_of
 
 ROW = "%row"
 
@@ -69,16 +72,13 @@ def keys_concerned(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table
     sent = {*work.keys} - dict(lane.shard).keys()  # no image has the shard, and it is the same in all of them
     columns = [column for column in work.columns if column.name in sent]
     names = [column.name for column in columns]
-    before, after = (
-        [cells.cast(pa.string()) for cells in exact_texts_of(rows[side].combine_chunks(), names)]
-        for side in ("before", "after")
+    before, after = (rows[side].combine_chunks() for side in ("before", "after"))
+    left, reached = (
+        [cells.cast(pa.string()) for cells in first_texts_of(*images, names)]
+        for images in ((before, after), (after, before))
     )
     is_delete = pc.equal(rows["op"], str(Op.DELETE)).combine_chunks()
-    reached = [
-        pc.if_else(is_delete, pc.coalesce(old, new), pc.coalesce(new, old))
-        for old, new in zip(before, after, strict=True)
-    ]
-    left = [pc.coalesce(*sides) for sides in zip(before, reached, strict=True)]
+    reached = [pc.if_else(is_delete, old, new) for old, new in zip(left, reached, strict=True)]
     moved = np.zeros(rows.num_rows, np.bool_)
     for key_left, other in zip(left, reached, strict=True):
         moved |= pc.fill_null(pc.not_equal(key_left, other), True).to_numpy(zero_copy_only=False)
@@ -88,4 +88,15 @@ def keys_concerned(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> pa.Table
     for column, here, there in zip(columns, reached, left, strict=True):
         texts = pa.concat_arrays([here, there.take(again)])
         cells[column.column] = typed_column(texts, column.type, is_key=True).cells
-    return pa.table(cells)
+    return pa.table(
+        {**cells, **_usable(numbers, {column.column: cells[column.column] for column in columns})}
+    )
+
+
+def _usable(numbers: pa.Array, keys: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """The keys of numbered changes, with NULLs under both keys of a change of which one is not usable: the fold refuses it."""
+    lacking = [pc.is_null(cells) for cells in keys.values() if cells.null_count]
+    if not lacking:
+        return dict(keys)
+    refused = pc.is_in(numbers, value_set=numbers.filter(reduce(pc.or_, lacking)))
+    return {name: pc.if_else(refused, None, cells) for name, cells in keys.items()}

@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from functools import reduce
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow.json import ParseOptions, ReadOptions, read_json
@@ -45,6 +46,33 @@ def exact_texts_of(images: pa.StringArray, names: Sequence[str]) -> list[pa.Bina
     except pa.ArrowInvalid:
         rows = [{} if image is None else json.loads(image) for image in images.to_pylist()]
         return [pa.array([in_bytes(row.get(name)) for row in rows], pa.binary()) for name in names]
+
+
+def first_texts_of(
+    first: pa.StringArray, second: pa.StringArray, names: Sequence[str]
+) -> list[pa.BinaryArray]:
+    """The texts of some columns in bytes, each from the first of two images that has it, even if it is NULL there.
+
+    So says `ingest.fold.texts_of_key`: a change that sets a key's column to NULL has no usable key.
+    """
+    pairs = zip(names, exact_texts_of(first, names), exact_texts_of(second, names), strict=True)
+    return [
+        pc.if_else(_has_null(first, name, here, other), None, pc.coalesce(here, other))
+        for name, here, other in pairs
+    ]
+
+
+def _has_null(
+    images: pa.StringArray, name: str, texts: pa.BinaryArray, others: pa.BinaryArray
+) -> pa.BooleanArray:
+    """Where images have NULL in a column, whose ``texts`` are known, and others have a text."""
+    has_null = np.zeros(len(images), np.bool_)
+    doubtful = pc.and_(pc.and_(pc.is_null(texts), pc.is_valid(others)), pc.is_valid(images))
+    for row in np.flatnonzero(np.array(doubtful)).tolist():
+        image = images[row].as_py()
+        # most images before have only what was changed, and need not be read
+        has_null[row] = (f'"{name}"' in image or "\\" in image) and name in json.loads(image)
+    return pa.array(has_null)
 
 
 def in_bytes(text: str | None) -> bytes | None:

@@ -98,6 +98,15 @@ def test_a_change_without_a_usable_key_neither_overtakes_nor_is_overtaken() -> N
     assert ["2"] == _left((2, "2", "insert", None, _image("x")), (1, "5", "update", None, _image("y")))
 
 
+@pytest.mark.parametrize("after", ['{"id":null,"v":"y"}', '{ "i\\u0064": null, "v": "y"}', _image("x")])
+def test_a_change_that_sets_its_key_to_no_value_overtakes_nothing(after: str) -> None:
+    """The fold refuses it, so a late change of the key that its row had before would be lost without a word."""
+    late: Row = (2, "2", "insert", None, _image(1))
+    assert ["2"] == _left(late, (1, "5", "update", _image(1), after))
+    assert [] == _left(late, (1, "5", "update", _image(1), '{"v":"y"}')), "the row keeps its key"
+    assert ["2"] == _left(late, (1, "5", "delete", after, None))
+
+
 def test_the_footers_are_read_once_for_all_late_mirrors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
