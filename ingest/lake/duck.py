@@ -91,11 +91,20 @@ def member(image: str, column: str) -> str:
 def cells(columns: Iterable[str | Sequence[str]], first: str = "after", second: str = "before") -> str:
     """Key cells of a change in `changes` with commas, each from one image or else from the other.
 
+    A change that sets a key to NULL is refused, so the row stays under the key that the other image has; `sent_cell` tells
+    NULL from what is not sent.
+
     A column that was renamed has several names, of which a change has one.
     """
     named = ((column,) if isinstance(column, str) else column for column in columns)
     members = ([member(image, name) for image in (first, second) for name in names] for names in named)
     return ", ".join(f"coalesce({', '.join(cell)})" for cell in members)
+
+
+def sent_cell(column: str, first: str = "after", second: str = "before") -> str:
+    """A cell of a change in `changes` from the first image that has its column, even if it is NULL there."""
+    here, other = member(first, column), member(second, column)
+    return f"coalesce({here}, CASE WHEN {has_member(first, column)} THEN NULL ELSE {other} END)"
 
 
 def has_member(image: str, column: str) -> str:

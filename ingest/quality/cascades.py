@@ -132,13 +132,14 @@ def _older(
     """The live rows whose last change comes before a change that took away the row to which they refer."""
     names = subject.decided.keys
     was, left = duck.cells(key.referred, "before", "after"), []
+    referred, referring = (", ".join(map(duck.sent_cell, columns)) for columns in (key.referred, key.columns))
     if "ON DELETE" in key.does:
         left.append("op = 'delete'")
     if "ON UPDATE" in key.does:
-        left.append(f"(op = 'update' AND [{was}] IS DISTINCT FROM [{_cells(key.referred)}])")
+        left.append(f"(op = 'update' AND [{was}] IS DISTINCT FROM [{referred}])")
     event = 'struct_pack(order_key := order_key, batch := batch, event_time := event_time, topic := topic, part := "partition")'
     changes = f"""SELECT {selected(names, event)},
-        [{_cells(key.columns)}] AS v
+        [{referring}] AS v
         FROM {{changes.change}} WHERE {lane.where} AND batch <= {subject.applied}"""
     return lake.ask(
         f"""WITH gone AS (SELECT [{was}] AS v, max({event}) AS event FROM {{changes.change}}
@@ -147,14 +148,6 @@ def _older(
         {live_rows(changes, "v")}
         SELECT k, live.place AS child, gone.event AS parent FROM live JOIN gone ON live.v = gone.v
         WHERE live.place.order_key < gone.event.order_key ORDER BY k"""
-    )
-
-
-def _cells(names: Iterable[str]) -> str:
-    """The cells of a row after a change, NULLs too; those that the change does not carry are as before."""
-    return ", ".join(
-        f"CASE WHEN {duck.has_member('after', name)} THEN {duck.member('after', name)} ELSE {duck.member('before', name)} END"
-        for name in names
     )
 
 

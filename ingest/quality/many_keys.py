@@ -343,8 +343,7 @@ def _literals(*values: str | int | None) -> str:
 
 def _cell(first: str, second: str, column: str) -> str:
     """The text of a key cell from the first image that has its column, even if it is NULL there."""
-    a, b = duck.member(first, column), duck.member(second, column)
-    cell = f"coalesce({a}, CASE WHEN {duck.has_member(first, column)} THEN NULL ELSE {b} END)"
+    cell = duck.sent_cell(column, first, second)
     size = f"coalesce(strlen({first}), 0) + coalesce(strlen({second}), 0)"
     return f"CASE WHEN {size} > {LARGE_IMAGES} THEN cell_of_large({first}, {second}, {duck.text(column)}) ELSE {cell} END"
 
