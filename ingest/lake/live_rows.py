@@ -8,7 +8,8 @@ has to be the next change of the key, and its image that of the former row alone
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from ingest.departures import NO_TRANSACTION
 from ingest.lake import duck
@@ -43,16 +44,30 @@ def live_rows(changes: str, *kept: str) -> str:
             ``left_key`` before it; `IMAGES`; and the columns of ``kept``.
         kept: columns of the newest change.
     """
-    columns = "".join(f", {column}" for column in kept)
+    sent = "(SELECT * FROM rows WHERE op <> 'truncate') AS sent"
     return f"""rows AS ({changes}),
         {_met_departures()},
-        events AS (SELECT k, place, op{columns} FROM rows WHERE op <> 'truncate'
-            UNION ALL SELECT left_key AS k, place, 'delete' AS op{columns} FROM rows WHERE op <> 'read' AND left_key <> k),
+        events AS ({under_both_keys(sent, ("place", "op", *kept), {"op": "'delete'"})}),
         written AS (SELECT events.* FROM events
             ANTI JOIN met_departures AS met ON op = 'delete' AND met.keeps AND events.k = met.k AND events.place = met.place),
         newest AS (SELECT k, max(struct_pack({", ".join(("place", "op", *kept))})) AS last FROM written GROUP BY k),
         live AS (SELECT k, last.* FROM newest WHERE last.op <> 'delete'
             AND coalesce(last.place > (SELECT max(place) FROM rows WHERE op = 'truncate'), TRUE))"""
+
+
+def under_both_keys(
+    changes: str, columns: Sequence[str], leaving: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """SQL: some columns of changes under the key ``k`` after each, and once more under ``left_key`` where a row leaves another key.
+
+    Args:
+        changes: a relation with ``op``, ``k``, ``left_key`` and the columns.
+        columns: their names.
+        leaving: what some of them are under the key that is left.
+    """
+    left = ", ".join(f"{leaving.get(column, column)} AS {column}" for column in columns)
+    return f"""SELECT k, {", ".join(columns)} FROM {changes}
+            UNION ALL SELECT left_key AS k, {left} FROM {changes} WHERE op <> 'read' AND left_key <> k"""
 
 
 def _met_departures() -> str:

@@ -10,6 +10,7 @@ from ingest.errors import agreeing, counted
 from ingest.fold import SchemaStep
 from ingest.lake import duck
 from ingest.lake.json_cells import list_in, object_in
+from ingest.lake.live_rows import under_both_keys
 from ingest.lake.tables import Row
 from ingest.order import is_weak, natural, same_place
 from ingest.quality.catalogue import FAILING_KEYS, Metric
@@ -281,20 +282,18 @@ def _by_name(lane: OrderedLane) -> bool:
     return lane.source.kind == "files" and lane.source.order_files_by == "name"
 
 
+_SAID = 'batch order_key event_time topic "transaction" there names types said partly'.split()
+
+
 def _keyed(lane: OrderedLane, batches: str = "true") -> str:
     """SQL: ``keyed``, the changes of each key and what they say, also those by which a row leaves it; ``there`` if it has a
     row then, ``partly`` if that may have columns of the row before.
     """
-    return f"""c AS (SELECT batch, order_key, event_time, topic, "transaction", op <> 'delete' AS there, json_keys(after) AS names, types,
-            concat_ws('\n', op, before, after) AS said,
-            op = 'update' AND partial AS partly,
-            [{lane.cells("before", "after")}] AS left_key, [{lane.cells("after", "before")}] AS new_key
+    return f"""c AS (SELECT op, batch, order_key, event_time, topic, "transaction", op <> 'delete' AS there, json_keys(after) AS names,
+            types, concat_ws('\n', op, before, after) AS said, op = 'update' AND partial AS partly,
+            [{lane.cells("before", "after")}] AS left_key, [{lane.cells("after", "before")}] AS k
             FROM {{changes.change}} WHERE op <> 'truncate' AND {batches} AND {lane.where}),
-        keyed AS (SELECT batch, order_key, event_time, topic, "transaction", there, names, types, said, partly, new_key AS k
-            FROM c
-            UNION ALL SELECT batch, order_key, event_time, topic, "transaction", false AS there, names, types, said,
-            partly, left_key AS k
-            FROM c WHERE left_key <> new_key)"""
+        keyed AS ({under_both_keys("c", _SAID, {"there": "false"})})"""
 
 
 def _from_late_files(lane: OrderedLane, rows: Iterable[Row]) -> list[str]:

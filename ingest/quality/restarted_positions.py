@@ -9,6 +9,7 @@ from ingest.config import Source
 from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.lake import Lake
+from ingest.lake.live_rows import under_both_keys
 from ingest.lake.snapshots import CARRIED_SQL
 from ingest.order import is_weak, phase_of, place_sql, same_place
 from ingest.quality.behind_load import lost_behind_load, newest_of_stream
@@ -111,13 +112,14 @@ def _started_again(ordered: OrderedLane, beyond: str = "") -> int:
     left, new = ordered.cells("before", "after"), ordered.cells("after", "before")
     one_stream = "".join(f" AND o.{name} IS NOT DISTINCT FROM n.{name}" for name in _streams(ordered.source))
     came_before = f"(o.batch < n.batch OR (o.batch = n.batch AND o.arrival < n.arrival{one_stream}))"
+    columns = ("batch", "topic", '"partition"', "arrival", "op", "order_key", "after")
     is_beyond = f" AND o.op <> 'read' AND o.order_key > {duck.text(beyond)}" if beyond else ""
     [lost] = ordered.lake.ask(
         f"""WITH {newest}, news AS ({doubtful}),
         c AS (SELECT batch, topic, "partition", {_ARRIVAL_KEY} AS arrival, op, order_key, coalesce(after, '') AS after,
-            concat_ws('\n', {left}) AS left_key, concat_ws('\n', {new}) AS new_key
+            concat_ws('\n', {left}) AS left_key, concat_ws('\n', {new}) AS k
             FROM {{changes.change}} WHERE {ordered.where} AND order_key >= {duck.text(first["low"])}),
-        keyed AS (SELECT *, left_key AS k FROM c UNION ALL SELECT *, new_key AS k FROM c WHERE left_key <> new_key)
+        keyed AS ({under_both_keys("c", columns)})
         SELECT count(DISTINCT order_key) AS n FROM (
             SELECT order_key FROM news WHERE op = 'truncate'
             UNION ALL SELECT n.order_key FROM news AS n JOIN c AS o ON {came_before}
