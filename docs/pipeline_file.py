@@ -18,6 +18,7 @@ from docs.marks import cell
 from ingest import ddl, types
 from ingest.change import TableId
 from ingest.config import schema
+from ingest.config.model import POLICIES
 from ingest.gold import policy
 from ingest.gold.policy import Subject
 from ingest.lake.logged_statements import Statement
@@ -320,7 +321,6 @@ STATEMENTS = (
     "ALTER TABLE t TRUNCATE PARTITION p0",
     "CREATE INDEX i ON t (n)",
 )
-_POLICIES = ("lenient", "evolve", "freeze", "ignore")
 _TABLE = TableId("shop", None, "t")
 _KNOWN = {"id": "int64", "n": "int32", "v": "string"}
 _HEAD = """\
@@ -361,14 +361,14 @@ _TEXTS = {
     "float32": "digits, `NaN`, `Infinity`; the mirror has the nearest binary number, so declare decimals as `decimal`",
     "float64": "digits, `NaN`, `Infinity`; the mirror has the nearest binary number, so declare decimals as `decimal`",
 }
-_POLICY = """\
+_POLICY = f"""\
 ## Schema policies
 
 What each `on_schema_change:` does to a mirror with the columns `id BIGINT, n INT, v STRING`. A held mirror stops before
 the statement, loses nothing, and goes on after `ingest ddl approve` or `dismiss`.
 
-| statement | lenient | evolve | freeze | ignore |
-|---|---|---|---|---|
+| statement | {" | ".join(POLICIES)} |
+|---|{"---|" * len(POLICIES)}
 """
 _STATES = """\
 If you change `ignore` to `lenient` or `evolve`, the next run applies the statements that were logged. If you change
@@ -445,7 +445,7 @@ def _types() -> Iterator[str]:
 
 def _policies() -> Iterator[str]:
     for text in STATEMENTS:
-        cells = [_verdict(text, one) for one in _POLICIES]
+        cells = [_verdict(text, one) for one in POLICIES]
         yield f"| `{text}` | {' | '.join(map(cell, cells))} |"
 
 

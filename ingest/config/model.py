@@ -136,6 +136,8 @@ class MadeColumn(NamedTuple):
     type: str = ""  # as the rule gives it
 
 
+POLICIES = ("lenient", "evolve", "freeze", "ignore")
+"""The values of ``on_schema_change:``, the default first."""
 OF_MIRROR = (
     "keys", "no_key", "on_schema_change", "shard_column", "history", "change_feed", "changes_of", "plain_tables", "apply",
     "cluster_by",
@@ -170,8 +172,8 @@ class TableRule:
     no_key: str = key("what happens to a table without any key", "hold", among=("hold", "append", "full_row"))
     on_schema_change: str = key(
         "what statements and new columns do to the mirror",
-        "lenient",
-        among=("lenient", "evolve", "freeze", "ignore"),
+        POLICIES[0],
+        among=POLICIES,
     )
     shard_column: Text | None = key(  # an empty name is one that a source may have
         "a column that names the source table, where rows of several have one key", None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ingest import formats
+from ingest.config.model import POLICIES
 from ingest.config.scalars import is_uri, listed
 from ingest.errors import ConfigError
 from ingest.operate import detection
@@ -32,7 +33,7 @@ lake: {lake}             # a folder, relative to this file, or a URI
 #   - match: "shop.*"          # database.table, or database.schema.table
 #     keys: [id]               # where the messages name no key
 #     columns: {{price: "decimal(12,2)"}}   # where the messages name no types
-#     on_schema_change: lenient   # evolve, freeze or ignore
+#     on_schema_change: {policy}   # {policies}
 #     history: true            # every state of each row, in a table of its own
 #   - match: log.lines
 #     no_key: append           # or full_row: for tables without a key
@@ -89,6 +90,8 @@ def text(
         path = path if path.startswith("..") else f"./{path}"
     return _TEXT.format(
         schema=SCHEMA_FILE,
+        policy=POLICIES[0],
+        policies=listed(POLICIES[1:]),
         file=file,
         name=detection.quoted(name),
         lake=detection.quoted(lake),
