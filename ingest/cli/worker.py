@@ -66,7 +66,7 @@ class Worker:
         self.jobs.put(None)
 
     def work(self) -> None:
-        """Do one job after the other."""
+        """Do one job after the other, until the service ends or the session is not usable any more."""
         with self._ends:
             while not self.stop.is_set() and (job := self.jobs.get()) is not None:
                 answer = self._done(job)

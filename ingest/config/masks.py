@@ -101,7 +101,7 @@ class Masks:
     def statement(self, described: Ddl) -> Ddl:
         """The effects of a statement, with the defaults and the types that masked columns have."""
         effects = (
-            effect if (masks := self._in_any_case(effect.table)) is None else masks.effect(effect)
+            effect if (masks := self._masks_in_any_case(effect.table)) is None else masks.effect(effect)
             for effect in described.effects
         )
         clauses = ("truncate_partition",)  # whose note is the clause, which may name a value
@@ -113,7 +113,7 @@ class Masks:
             reason=_QUOTED.sub(HIDDEN, described.reason),
         )
 
-    def _in_any_case(self, table: TableId) -> _TableMasks | None:
+    def _masks_in_any_case(self, table: TableId) -> _TableMasks | None:
         """The masks of a table as a statement names it: Oracle's are in capitals where messages may write them small."""
         for change in (str, str.lower, str.upper):
             named = TableId(*(part if part is None else change(part) for part in table))

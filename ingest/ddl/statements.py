@@ -106,6 +106,7 @@ _Found = tuple[Sequence[Effect], str]
 
 
 def _statement(cursor: Cursor, scope: Scope) -> _Found:
+    """The effects of one statement by the reader of its first words, or why it has none; `Unread` if no reader knows it."""
     if scope.dialect == "mysql":
         _skip_settings(cursor)
     elif scope.dialect == "sqlserver":

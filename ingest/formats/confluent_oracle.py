@@ -103,7 +103,7 @@ def _usual(value: bytes, names: Mapping[str, str]) -> OracleRecord | None:
 
 
 def _read(value: bytes, names: Mapping[str, str]) -> OracleRecord:
-    """Any message."""
+    """A message in any form, with Connect's schema or without."""
     opened, note = values.opened(value)
     envelope = _payload(opened)
     if not envelope.keys() >= ALWAYS:

@@ -26,7 +26,7 @@ from ingest.gold.arrow_values import MergeNeeded, NotPlain, arrow_type, of_delta
 from ingest.gold.arrow_work import LaneWork, MirrorWork, Rows
 from ingest.gold.collision import CollisionError
 from ingest.gold.outcomes import MirrorOutcomes
-from ingest.gold.staged import stage
+from ingest.gold.staged import write_outcomes
 from ingest.gold.unfit import Reject
 from ingest.lake import conditions, stores, vectors
 from ingest.lake.mirrors import Shard
@@ -128,7 +128,7 @@ def written(work: MirrorWork, made: Callable[[], MirrorOutcomes], part: _Some | 
         outcomes = made()
         folded = time.monotonic()
         if work.staging:
-            file, cleared = stage(work, outcomes.table), list(outcomes.cleared)
+            file, cleared = write_outcomes(work, outcomes.table), list(outcomes.cleared)
             is_partial = outcomes.is_partial
             return Written(
                 work.path, file=file, cleared=cleared, partial=is_partial, rejects=outcomes.rejected

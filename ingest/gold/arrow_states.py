@@ -87,6 +87,7 @@ class _KeyStates:
 
 
 def _of_lane(rows: pa.Table, lane: LaneWork, work: MirrorWork) -> list[_KeyStates]:
+    """The states of each key of a lane, by the plain fold of its changes."""
     table = Table(work.keys, work.logical)
     events = Events(work.keys, work.logical, [step.decoded() for step in lane.own_steps])
     moments: dict[Order, int | None] = {order_of(place): moment for place, moment in lane.moments or ()}

@@ -55,6 +55,7 @@ def _kind(server: str) -> str:
 
 
 def _held(pipeline: Pipeline, books: Books, source: str, before: Iterable[str], now: str) -> HeldError:
+    """The complaint of two servers, with the command that places what the new one sends after everything before."""
     old = " or ".join(sorted(_name(server) for server in before))
     places = [word for place in _places(books, source, now) for word in ("--from", place)]
     typed = command("epoch", pipeline.file, source, *places)

@@ -22,7 +22,7 @@ def has_name(index: int) -> str:
     return f"%has{index}"
 
 
-def stage(work: MirrorWork, table: pa.Table) -> str:
+def write_outcomes(work: MirrorWork, table: pa.Table) -> str:
     """Write what becomes of a mirror's keys (`ingest.gold.outcomes`), or of its rows if it has no key, to a new file in its
     staging folder; returns the file's path under the mirror's folder.
     """

@@ -95,6 +95,7 @@ def whole(files: ChangeFiles, work: MirrorWork) -> MirrorWork:
 
 
 def _lane(mirror: Mirror, lane: Lane, steps: Steps, lanes: Collection[LaneId]) -> LaneWork:
+    """A lane's part of a mirror's work: which of its changes are read, and what the books and statements say of them."""
     whole = not mirror.keys or refolds(lane, steps)
     new = steps.after(lane.eras[-1].place).new if lane.eras else steps.new
     return LaneWork(

@@ -67,7 +67,7 @@ def note(lake: Tables, mirror: Mirror) -> None:
 
 
 def _wrong(lake: Tables, paths: Collection[str], before: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-    """What is wrong with the mirrors of some paths now, as `_found` has it, which gave ``before``."""
+    """By path the generation of each mirror whose files are wrong now, and what is wrong; ``before`` is the same by the last look."""
     by_path = mirrors.known(lake) if paths else {}
     wrong = {}
     for mirror in (by_path[path] for path in paths if path in by_path):

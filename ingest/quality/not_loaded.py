@@ -338,6 +338,7 @@ def _not_in_marked_load(ordered: OrderedLane) -> Iterator[Metric]:
 
 
 def _marks(ordered: OrderedLane) -> list[_PlacedMark]:
+    """The marks of the lane's loads, from the books."""
     lines = ordered.lake.ask(
         f"""SELECT batch, topic, "partition" AS part, load_marks FROM {{books}}
         WHERE {ordered.where} AND {IS_LOAD_MARKED}"""

@@ -15,7 +15,7 @@ from ingest.gold.arrow_fold import outcomes
 from ingest.gold.arrow_merge import merge
 from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
 from ingest.gold.outcomes import GONE, MirrorOutcomes, sets
-from ingest.gold.staged import has_name, sent_name, stage
+from ingest.gold.staged import has_name, sent_name, write_outcomes
 from ingest.order import Order
 
 LANE = LaneWork("s", TableId("yard", None, "depot"), 1, 1)
@@ -124,11 +124,11 @@ def test_a_merge_reads_the_same_outcomes(tmp_path: Path) -> None:
     """A column's name may be one that Delta's MERGE takes for its own, so its source names them by number."""
     rows = CASES["what is not set stays"][0]
     work = work_in(tmp_path, staging="parts-1")
-    file = stage(work, table(*rows))
+    file = write_outcomes(work, table(*rows))
     found = pq.read_table(tmp_path / file).to_pylist()
     numbers = range(len(COLUMNS))
     assert [[1, None, None]] == [[row[sent_name(number)] for number in numbers] for row in found]
     assert [[True, False, True]] == [[row[has_name(number)] for number in numbers] for row in found]
     assert [False] == [row[GONE] for row in found]
-    whole = pq.read_table(tmp_path / stage(work, table(*CASES["set, gone and new"][0])))
+    whole = pq.read_table(tmp_path / write_outcomes(work, table(*CASES["set, gone and new"][0])))
     assert {GONE, *map(sent_name, numbers)} == set(whole.schema.names)
