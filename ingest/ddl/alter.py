@@ -91,20 +91,20 @@ def altered(
     """The effects of an ALTER TABLE's clauses on a table, which the statement or, where they come alone, the message names."""
     try:
         clauses = _clauses(cursor.rest(), scope)
-        found = _in_force([_clause(Cursor(clause), scope, table) for clause in clauses])
+        effects = _in_force([_clause(Cursor(clause), scope, table) for clause in clauses])
     except Unread as why:
         why.tables = (table,)
         raise
     if scope.dialect == "mysql":
-        found = _filled_by_key(_with_other_defaults(found))
-        found += [effect for clause in clauses for effect in cascading_keys(clause, scope, table)]
+        effects = _filled_by_key(_with_other_defaults(effects))
+        effects += [effect for clause in clauses for effect in cascading_keys(clause, scope, table)]
     if ignore and (clause := next(filter(_removes_rows, clauses), None)):
-        found.append(Effect("truncate_partition", table, note=f"IGNORE {_text(clause)}"))
+        effects.append(Effect("truncate_partition", table, note=f"IGNORE {_text(clause)}"))
     elif _COPY.fullmatch(table.name) and any(map(_is_unique, clauses)):
-        found.append(Effect("truncate_partition", table, note="UNIQUE"))
+        effects.append(Effect("truncate_partition", table, note="UNIQUE"))
     if scope.dialect == "postgres":
-        found = [replace(one, only=only) if one.column else one for one in found]
-    return found, "alters a table" if found else "keys, indexes, partitions or options of a table"
+        effects = [replace(one, only=only) if one.column else one for one in effects]
+    return effects, "alters a table" if effects else "keys, indexes, partitions or options of a table"
 
 
 def _removes_rows(clause: Sequence[Token]) -> bool:
@@ -138,13 +138,13 @@ def _in_force(clauses: list[Sequence[Effect]]) -> list[Effect]:
     All clauses use the names from before the statement: what goes goes first, then what is changed under its old
     name, then come the renames, which apply at once, then all else, and last the table's own new name.
     """
-    renames = [one for clause in clauses for one in clause if one.action == "rename_column"]
+    renames = [effect for clause in clauses for effect in clause if effect.action == "rename_column"]
     ranked: list[list[Effect]] = [[], [], [], [], []]
     for clause in clauses:
-        renamed = any(one.action == "rename_column" for one in clause)
-        for one in clause:
-            if one.action != "rename_column":
-                ranked[3 if renamed else _RANKS.get(one.action, 3)].append(one)
+        renamed = any(effect.action == "rename_column" for effect in clause)
+        for effect in clause:
+            if effect.action != "rename_column":
+                ranked[3 if renamed else _RANKS.get(effect.action, 3)].append(effect)
     gone_key, gone, changed, rest, renamed_table = ranked
     return [*gone_key, *gone, *changed, *one_by_one(renames), *rest, *renamed_table]
 
@@ -232,15 +232,15 @@ def _clauses(items: Sequence[Token], scope: Scope) -> list[Sequence[Token]]:
 
 
 def _in_a_row(items: Sequence[Token], starts: Collection[str]) -> list[Sequence[Token]]:
-    found: list[Sequence[Token]] = []
+    clauses: list[Sequence[Token]] = []
     depth = start = 0
     for i, token in enumerate(items):
         if token.kind == "symbol":
             depth += (token.text == "(") - (token.text == ")")
         elif depth == 0 and i > start + 1 and token.word in starts and not _continues(items[start:i]):
-            found.append(items[start:i])
+            clauses.append(items[start:i])
             start = i
-    return [*found, items[start:]]
+    return [*clauses, items[start:]]
 
 
 def _continues(before: Sequence[Token]) -> bool:
@@ -416,14 +416,14 @@ def _modify(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
 def retyped(items: Sequence[Token], scope: Scope, table: TableId) -> Sequence[Effect]:
     if scope.dialect == "oracle" and [token.word for token in items[1:]] == ["DROP", "IDENTITY"]:
         return (Effect("modify_column", table, scope.column(Cursor(items))),)
-    found = columns.definition(items, scope.dialect, scope.source)
-    effect = of_column("modify_column", table, found.column)
+    definition = columns.definition(items, scope.dialect, scope.source)
+    effect = of_column("modify_column", table, definition.column)
     if scope.dialect == "mysql":
-        solid = found.column.nullable is False or _may_be_this_moment(found.column, scope)
-        return _with_key(replace(effect, solid=solid), found)
-    computed = bool(found.using) and not _is_cast(found.using, found.column, scope)
+        solid = definition.column.nullable is False or _may_be_this_moment(definition.column, scope)
+        return _with_key(replace(effect, solid=solid), definition)
+    computed = bool(definition.using) and not _is_cast(definition.using, definition.column, scope)
     return _with_key(
-        replace(effect, dialect=scope.dialect, note=COMPUTED if computed else effect.note), found
+        replace(effect, dialect=scope.dialect, note=COMPUTED if computed else effect.note), definition
     )
 
 
@@ -578,16 +578,16 @@ def cascading_keys(items: Sequence[Token], scope: Scope, table: TableId) -> Iter
             continue
         cursor = Cursor(items[start + 1 : end])
         to = scope.table(cursor, like=table)
-        there = _names(cursor.group(), scope) if cursor.is_symbol("(") else ()
-        here = _names(_last_group(items[:start]), scope)
-        named = len(here) == len(there)
+        referred = _names(cursor.group(), scope) if cursor.is_symbol("(") else ()
+        referring = _names(_last_group(items[:start]), scope)
+        named = len(referring) == len(referred)
         yield Effect(
             "add_foreign_key",
             table,
             to=to,
             note=does,
-            keys=here if named else (),
-            made_of=there if named else (),
+            keys=referring if named else (),
+            made_of=referred if named else (),
         )
 
 
@@ -614,15 +614,15 @@ def _emptied(word: str, cursor: Cursor, scope: Scope, table: TableId) -> Sequenc
         relation = "inherit" if word == "ATTACH" else "disinherit"
         emptied = Effect("truncate_partition", table, to=child if word == "ATTACH" else None, note=note)
         return [emptied, Effect(relation, child, to=table, note="partition-of")]
-    found = [Effect("truncate_partition", table, note=note)]
+    effects = [Effect("truncate_partition", table, note=note)]
     before = _OTHER_TABLE.get(word)
     places = [place for place, token in enumerate(items[:-1]) if token.word == before]
     if not places:
-        return found
+        return effects
     named = Cursor(items[places[-1] + 1 :])  # Db2's STARTING FROM comes before the FROM of the table
     named.accept("TABLE")
     other = scope.table(named, like=table if scope.dialect != "mysql" else None)
-    return [*found, Effect("truncate_partition", other, note=note)]
+    return [*effects, Effect("truncate_partition", other, note=note)]
 
 
 _OTHER_TABLE = {"EXCHANGE": "TABLE", "CONVERT": "TABLE", "ATTACH": "FROM", "DETACH": "INTO"}

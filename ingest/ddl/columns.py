@@ -102,13 +102,13 @@ def primary_key(items: Sequence[Token], dialect: Dialect) -> tuple[str, ...] | N
 def cascades(items: Sequence[Token]) -> str:
     """What a foreign key makes the server do to rows of its own accord, as it is written; empty if nothing."""
     words = [token.word for token in items]
-    found = []
-    for at, word in enumerate(words):
-        if word == "ON" and words[at + 1 : at + 2] in (["DELETE"], ["UPDATE"]):
-            does = words[at + 2 : at + (3 if words[at + 2 : at + 3] == ["CASCADE"] else 4)]
+    actions = []
+    for place, word in enumerate(words):
+        if word == "ON" and words[place + 1 : place + 2] in (["DELETE"], ["UPDATE"]):
+            does = words[place + 2 : place + (3 if words[place + 2 : place + 3] == ["CASCADE"] else 4)]
             if does in (["CASCADE"], ["SET", "NULL"], ["SET", "DEFAULT"]):
-                found.append(" ".join(words[at : at + 2] + does))
-    return ", ".join(dict.fromkeys(found))
+                actions.append(" ".join(words[place : place + 2] + does))
+    return ", ".join(dict.fromkeys(actions))
 
 
 def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definition:
@@ -135,8 +135,8 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
         attributes.serial |= dialect == "sqlserver" and declared.lower() in _VERSIONS
     if attributes.generated and logical is None:
         logical = "unknown"  # Oracle takes a virtual column's type from its expression
-    own = (attributes.charset or _implied_charset(declared or "")) if dialect == "mysql" else None
-    default, has_default, note = _default(attributes, logical, declared, dialect, own)
+    charset = (attributes.charset or _implied_charset(declared or "")) if dialect == "mysql" else None
+    default, has_default, note = _default(attributes, logical, declared, dialect, charset)
     made = ColumnDefinition(
         column,
         logical,
@@ -147,7 +147,7 @@ def definition(items: Sequence[Token], dialect: Dialect, source: str) -> Definit
         attributes.comment,
         attributes.position,
         note,
-        own,
+        charset,
         attributes.made_of,
     )
     return Definition(made, attributes.primary, attributes.using)
@@ -478,17 +478,19 @@ def _read_attribute(cursor: Cursor, attributes: _Attributes, dialect: Dialect) -
 
 
 def _default(
-    found: _Attributes, logical: str | None, declared: str | None, dialect: Dialect, charset: str | None
+    attributes: _Attributes, logical: str | None, declared: str | None, dialect: Dialect, charset: str | None
 ) -> as_stored.Default:
-    if found.serial:
+    if attributes.serial:
         return as_stored.Default(None, True, "identity")
-    if found.generated:
+    if attributes.generated:
         return as_stored.Default(None, True, "generated")
-    if found.of_type:
+    if attributes.of_type:
         return as_stored.default_of_type(logical, declared)
-    if not found.default or (dialect == "sqlserver" and found.nullable is not False and not found.fills):
+    if not attributes.default or (
+        dialect == "sqlserver" and attributes.nullable is not False and not attributes.fills
+    ):
         return as_stored.Default()
-    return as_stored.default(found.default, logical, declared, dialect, charset)
+    return as_stored.default(attributes.default, logical, declared, dialect, charset)
 
 
 _ZEROS = {"time": "00:00:00", "year": "0", "string": "", "set": "", "bit": "0"}

@@ -137,16 +137,16 @@ def tokens(statement: str, dialect: str) -> list[Token]:
 def _scan(statement: str, lexer: re.Pattern[str]) -> Iterator[Token]:
     position, end = 0, len(statement)
     while position < end:
-        found = lexer.match(statement, position)
-        if found is None:
+        match = lexer.match(statement, position)
+        if match is None:
             raise Unread(f"character {position + 1} starts no token (a quote or a comment may lack its end)")
-        start, position = position, found.end()
-        kind = found.lastgroup or ""
+        start, position = position, match.end()
+        kind = match.lastgroup or ""
         if kind == "open" or (kind == "symbol" and statement.startswith("/*", start)):
             raise Unread(f"the text or comment at character {start + 1} has no end")
         if kind not in ("space", "comment", "hint"):
-            text = _decoded(kind, found.group())
-            named = _introduced(found.group(), text) if kind == "introduced" else kind
+            text = _decoded(kind, match.group())
+            named = _introduced(match.group(), text) if kind == "introduced" else kind
             yield Token(_KINDS.get(named, named), text, start, position)
 
 

@@ -159,20 +159,20 @@ CANAL = protobuf.MessageTypes(
 def packet(data: bytes) -> Any:
     """The entries of a packet, still in bytes."""
     try:
-        found = CANAL.read("Packet", data)
+        envelope = CANAL.read("Packet", data)
     except Undecodable:
         _refuse_envelope(data)
         raise
-    if found.type != MESSAGES or not found.HasField("body"):
+    if envelope.type != MESSAGES or not envelope.HasField("body"):
         _refuse_envelope(data)
         raise Undecodable(
-            "not-this-format", f"no Canal packet of messages: its type is {found.type}, not {MESSAGES}"
+            "not-this-format", f"no Canal packet of messages: its type is {envelope.type}, not {MESSAGES}"
         )
-    if found.compression not in UNCOMPRESSED:
+    if envelope.compression not in UNCOMPRESSED:
         raise Undecodable(
             "compressed-packet", "the packet is compressed, which Canal's own connectors cannot do"
         )
-    return CANAL.read("Messages", found.body).messages
+    return CANAL.read("Messages", envelope.body).messages
 
 
 def _refuse_envelope(data: bytes) -> None:

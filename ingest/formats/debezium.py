@@ -499,7 +499,7 @@ def _note_of_unsure(unsure: list[str], options: Options) -> str | None:
 
 @lru_cache(maxsize=64)
 def _placeholders(plain: str) -> frozenset[str]:
-    """What stands for an unchanged large value, in all forms that the connector gives its configured text in columns of other types."""
+    """The placeholder of an unchanged large value, in all forms that it has in columns of other types than text."""
     data = plain.encode()
     texts = (plain, base64_text(data), data.hex(), data.hex().upper())
     numbers = list(data)  # of whole numbers, and of what they count: days

@@ -106,15 +106,15 @@ def _typed(of_keys: Sequence[_KeyStates], work: MirrorWork) -> pa.Table:
     """States as typed columns by Delta's names, those of each key after a row for the key."""
     placed = [(of_key.key, state) for of_key in of_keys for state in (_THERE, *of_key.states)]
     keys, every = [key for key, _ in placed], [state for _, state in placed]
-    own = {
+    of_state = {
         CURRENT: pa.array([state.is_current for state in every], pa.bool_()),
         FROM: pa.array([state.since for state in every], pa.int64()),
         TO: pa.array([state.until for state in every], pa.int64()),
     }
     columns: dict[str, pa.Array] = {GONE: pa.array([state is _THERE for state in every], pa.bool_())}
     for column in work.columns:
-        if column.name in own:
-            columns[column.column] = own[column.name].cast(arrow_type(column.type))
+        if column.name in of_state:
+            columns[column.column] = of_state[column.name].cast(arrow_type(column.type))
         else:
             _, typed = texts_read(column, work, keys, [state.row for state in every])
             columns[column.column] = typed.cells

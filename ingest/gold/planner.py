@@ -311,16 +311,16 @@ def _last_ones_tell(lane: Lane) -> bool:
     return not (lane.new.partials or may_meet or lane.late)
 
 
-def _meets(rule: TableRule, mirror: Mirror, there: Mapping[str, object], *, stated: bool) -> bool:
+def _meets(rule: TableRule, mirror: Mirror, present: Mapping[str, object], *, stated: bool) -> bool:
     """True if a table has the mirror's columns, or gets them when its file is rewritten.
 
     New statements require all rows again, with whatever columns next to the key. Otherwise columns come or become wider;
     without a key none is dropped, because its values may be those of a renamed one.
     """
-    stays = kept(mirror, there)
+    stays = kept(mirror, present)
     if stated and not rule.shard_column and (mirror.keys or rule.no_key == "full_row"):
         return all(stays[key] for key in mirror.keys)
-    goes = not {column.column for column in mirror.columns} >= there.keys()
+    goes = not {column.column for column in mirror.columns} >= present.keys()
     return bool(mirror.keys or not goes) and all(stays.values())
 
 

@@ -71,14 +71,14 @@ class OrderedLane:
         A column that one of them lacks was added, dropped or renamed between them, and says nothing. Texts that the mirror
         holds as one value are equal: a column may have got another type. A delete, which has no image, says another thing.
         """
-        there = f"nullif({change}, '')"
+        image = f"nullif({change}, '')"
         types = self.subject.types
         differ = [
-            _differ(column.name, types.get(column.column, ""), there, read)
+            _differ(column.name, types.get(column.column, ""), image, read)
             for column in self.subject.decided.columns
         ]
         is_same = f"OR NOT ({' OR '.join(differ)})" if differ else ""
-        return f"({there} IS NOT NULL AND (coalesce(json_contains({read}, {there}), false) {is_same}))"
+        return f"({image} IS NOT NULL AND (coalesce(json_contains({read}, {image}), false) {is_same}))"
 
     def taken(self) -> Sequence[tuple[SchemaStep, int]]:
         """The lane's schema steps, each with its batch."""

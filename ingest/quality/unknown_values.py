@@ -169,7 +169,7 @@ def _standing(lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: LeftUn
     changes = f"""SELECT {selected(names)}, {older} AS older, {has} AS sets,
         CASE WHEN {sent} THEN coalesce({label}, '') END AS label
         FROM {{changes.change}} WHERE {lane.where} AND batch <= {subject.applied}"""
-    [found] = lake.ask(
+    [left] = lake.ask(
         f"""WITH {live_rows(changes, "older", "sets", "label")},
         keys AS (SELECT k, bool_or(older) AS stood, bool_or(op <> 'delete' AND sets AND NOT older) AS came_again,
             arg_max(label, place) FILTER (op <> 'delete') AS label FROM written GROUP BY k)
@@ -177,7 +177,7 @@ def _standing(lake: Lake, subject: CheckedMirror, lane: CheckedLane, gap: LeftUn
         WHERE stood AND NOT came_again AND {_is_label("label", lost) if lost else "true"}"""
     )
     shown = _shown(lake, subject, gap)
-    return int(found["n"] if shown is None else min(found["n"], shown))
+    return int(left["n"] if shown is None else min(left["n"], shown))
 
 
 def older_sql(lane: CheckedLane, statement: Statement) -> str:

@@ -693,13 +693,13 @@ def _upserting(
 
 
 def _by_table(
-    own: TableId, rows: Sequence[Change], numbers: range
+    first: TableId, rows: Sequence[Change], numbers: range
 ) -> Iterator[tuple[TableId, Sequence[int]]]:
     """The rows of one span, by number and by their own table, which need not be that of their message's first change."""
     tables = {rows[number].table for number in numbers}
-    if tables <= {own}:
+    if tables <= {first}:
         if numbers:
-            yield own, numbers
+            yield first, numbers
         return
     for table in sorted(tables, key=str):
         yield table, [number for number in numbers if rows[number].table == table]

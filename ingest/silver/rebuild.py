@@ -108,7 +108,7 @@ def refuse_trimmed(lake: Lake, since: int, last: int) -> None:
     sealing.refuse_unreadable(lake, sealing.opener(lake), (since + 1, last))
     rows = lake.read(BRONZE.name)
     kind = F.col("kind")
-    there = {
+    counts = {
         row["batch"]: (row["kept"], row["landed"])
         for row in rows.where(F.col("batch").between(since + 1, last))
         .groupBy("batch")
@@ -123,7 +123,7 @@ def refuse_trimmed(lake: Lake, since: int, last: int) -> None:
     missing = [
         batch
         for batch in range(since + 1, last + 1)
-        if batch not in there or there[batch][0] < there[batch][1]
+        if batch not in counts or counts[batch][0] < counts[batch][1]
     ]
     if missing:
         raise IngestError(
@@ -156,14 +156,14 @@ def _rows(lake: Lake, schema: TableSchema, since: int) -> TableState:
 
 
 def _publish(lake: Lake, shadow: Lake, schema: TableSchema, since: int, batch: int) -> None:
-    there = shadow.exists(schema.name)
+    is_staged = shadow.exists(schema.name)
     state = lake.snapshot(schema.name)
-    if not there and not state.exists:
+    if not is_staged and not state.exists:
         return
     lake.ensure(schema)
     state = lake.snapshot(schema.name)
     writer = lake.writer(STAGE, schema.name, lake.generation(state, STAGE, schema.name) + 1)
-    rows = shadow.read(schema.name) if there else lake.spark.createDataFrame([], schema.columns)
+    rows = shadow.read(schema.name) if is_staged else lake.spark.createDataFrame([], schema.columns)
     lake.publish(
         rows.select(*lake.read(schema.name).columns),
         schema.name,

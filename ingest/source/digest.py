@@ -72,13 +72,13 @@ def compared(
         sent = column.text if source != column.text else ""
     source, text = _alike(dialect, column, mirror, source)
     # what goes into the checksums of a range
-    there, here = _marked(source), _marked(text)
+    in_source, in_mirror = _marked(source), _marked(text)
     if delta in ("STRING", "BINARY") and dialect.BOUNDED_TEXTS:
-        there = _marked(dialect.md5(source, binary=delta == "BINARY"))
-        here = _marked(f"md5({duck.name(mirror.column) if delta == 'BINARY' else text})")
+        in_source = _marked(dialect.md5(source, binary=delta == "BINARY"))
+        in_mirror = _marked(f"md5({duck.name(mirror.column) if delta == 'BINARY' else text})")
     elif delta == "STRING":
-        there, here = _measured(source, "CHAR_LENGTH"), _measured(text, "length")
-    return ComparedColumn(column.name, delta, source, text, there, here, sent, is_key)
+        in_source, in_mirror = _measured(source, "CHAR_LENGTH"), _measured(text, "length")
+    return ComparedColumn(column.name, delta, source, text, in_source, in_mirror, sent, is_key)
 
 
 def _alike(dialect: SourceDialect, column: SourceColumn, mirror: Column, source: str) -> tuple[str, str]:
@@ -123,7 +123,7 @@ def _floating(
     shown = f"CAST({number_here} AS VARCHAR)"
     if bits := dialect.bits(column):
         bits_here = f"hex(CAST(CAST({number_here} AS BIT) AS BLOB))"
-        there, here = (
+        in_source, in_mirror = (
             _marked(bits),
             _marked(f"CASE WHEN isnan({number_here}) THEN '{_NOT_A_NUMBER}' ELSE {bits_here} END"),
         )
@@ -131,11 +131,11 @@ def _floating(
         plain = (
             f"CASE WHEN {number_here} = trunc({number_here}) THEN replace({shown}, '.0', '') ELSE {shown} END"
         )
-        there, here = _printed(number, text, text), _printed(number_here, plain, shown)
+        in_source, in_mirror = _printed(number, text, text), _printed(number_here, plain, shown)
     if is_key:
-        there = f"CASE WHEN {number} = 0 THEN '0' ELSE {there} END"
-        here = f"CASE WHEN {number_here} = 0 THEN '0' ELSE {here} END"
-    return ComparedColumn(column.name, mirror.delta, text, shown, there, here, is_key=is_key)
+        in_source = f"CASE WHEN {number} = 0 THEN '0' ELSE {in_source} END"
+        in_mirror = f"CASE WHEN {number_here} = 0 THEN '0' ELSE {in_mirror} END"
+    return ComparedColumn(column.name, mirror.delta, text, shown, in_source, in_mirror, is_key=is_key)
 
 
 def _printed(number: str, plain: str, text: str) -> str:
