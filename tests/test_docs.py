@@ -87,6 +87,7 @@ def test_code_that_a_page_names_exists(page):
         assert path.exists(), file
         if name:
             defined = {getattr(one, "name", "") for one in ast.parse(path.read_text("utf-8")).body}
+            defined |= set(re.findall(r"(?m)^([A-Z_]+)(?:: [^=]+)? = ", path.read_text("utf-8")))
             assert name in defined, f"{file}:{name}"
 
 

@@ -126,7 +126,9 @@ class _Handler(BaseHTTPRequestHandler):
         if what == CARELESS:
             kept = {name: value for name, value in kept.items() if name.lower() != "if-none-match"}
         # a real store looks for the file and writes it in one step, moto's server in two
-        in_one_step = self.server.new_files if "if-none-match" in map(str.lower, kept) else contextlib.nullcontext()
+        in_one_step = (
+            self.server.new_files if "if-none-match" in map(str.lower, kept) else contextlib.nullcontext()
+        )
         with in_one_step:
             status, headers, data = self._forward(body, kept)
         if what in (LOST, RIVAL):
