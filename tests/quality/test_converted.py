@@ -78,6 +78,7 @@ ZONED = kind("string", "io.debezium.time.ZonedTimestamp")
         (kind("double"), 1.5, kind("int32"), 2),
         (MICROS, 1718000000000000, ZONED, "2024-06-10T06:13:20Z"),
         (kind("bytes"), "AQID", kind("string"), "010203"),
+        (ZONED, "2024-06-10T06:13:20Z", kind("string"), "2024-06-10 06:13:20+00"),
     ],
 )
 def test_rows_that_the_source_has_converted_are_named(
@@ -97,6 +98,7 @@ def test_rows_that_the_source_has_converted_are_named(
     [
         (decimal(4), unscaled(1230000), decimal(1), unscaled(5)),  # 123.0000
         (kind("int32"), 5, kind("string"), "x5"),
+        (MICROS, 1718000000000000, kind("string"), "soon"),
         (
             kind("int64"),
             70000,
