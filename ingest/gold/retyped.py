@@ -231,7 +231,9 @@ def _met_in(batches: Iterable[pa.RecordBatch], names: Names) -> list[int]:
             for i, (step, every) in enumerate(names.items()):
                 text = next((image[name] for name in every if image.get(name) is not None), None)
                 carried = step.zero is not None and (whole or any(name in image for name in every))
-                if place < str(step.order) and (text is not None or carried):
+                # a repeated statement has converted only what was repeated before it
+                is_reached = str(step.since or "") < place < str(step.order)
+                if is_reached and (text is not None or carried):
                     effects[i] |= effect(step, text, _sent(types, every))
     return effects
 
@@ -240,7 +242,8 @@ def on_defaults(step: SchemaStep, names: Collection[str], others: Iterable[Schem
     """What a step does to values that come from a default and not from a message."""
     does = 0
     for other in others:
-        if other.action == "add_column" and other.column in names and other.order < step.order:
+        is_reached = other.order < step.order and not (step.since and other.order < step.since)
+        if other.action == "add_column" and other.column in names and is_reached:
             does |= effect(step, other.default, "")
     return does
 
@@ -297,11 +300,15 @@ def rejected_defaults(retyped: Iterable[Retyped]) -> set[tuple[str, str]]:
 
 
 def keep(lake: Lake, mirror: Mirror, retyped: Iterable[Retyped], batch: int) -> int:
-    """Write what cannot be known to `rejects`, guarded; returns the number of columns."""
+    """Write what cannot be known to `rejects`, guarded; returns the number of columns.
+
+    Of a repeated statement only keys: rows that came again have their old one once more, besides the one that they were given.
+    """
     rows = [
         _reject(mirror, change, batch)
         for change in retyped
-        if not change.step.since and is_open(change.step, change.does, change.key)
+        if (not change.step.since or change.step.column in change.key)
+        and is_open(change.step, change.does, change.key)
     ]
     if not rows:
         return 0

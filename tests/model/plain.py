@@ -288,16 +288,19 @@ def _open(
     renames = [step for step in found if step.action == "rename_column"]
     loud: set[str] = set()
     for step in found:
-        if step.action != "retype_column" or step.since:
+        if step.action != "retype_column":
             continue
         names, key = (
             former(step.column, renames),
             _key_after(own_eras, changes, types, found, str(step.order)),
         )
+        if step.since and step.column not in key:
+            continue
         if retyped.is_open(step, retyped.on_defaults(step, names, found), key):
             loud.add(f"values of {step.column} not known")
         for row in changes:
-            if row["op"] not in ("read", "insert", "update") or row["order_key"] > str(step.order):
+            is_reached = str(step.since or "") < row["order_key"] <= str(step.order)
+            if row["op"] not in ("read", "insert", "update") or not is_reached:
                 continue
             after, sent = json.loads(row["after"] or "{}"), json.loads(row["types"] or "{}")
             text = next((after[name] for name in names if after.get(name) is not None), None)
