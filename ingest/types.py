@@ -404,7 +404,8 @@ def db2(declared: str) -> str:
     name = " ".join(_ARGUMENTS.sub("", declared).lower().split())
     if name in ("numeric", "decimal", "dec", "num"):
         return _decimal(_parts(declared)[1])
-    return "binary" if name.endswith("for bit data") else _DB2.get(name, "unknown")
+    text, _, subtype = name.partition(" for ")
+    return "binary" if subtype == "bit data" else _DB2.get(text, "unknown")
 
 
 _DB2 = {

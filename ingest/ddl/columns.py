@@ -195,6 +195,8 @@ def _type_tokens(cursor: Cursor, dialect: Dialect) -> Sequence[Token]:
         if cursor.is_symbol("("):
             cursor.group()
             continue
+        if dialect == "db2" and any(cursor.accept("FOR", kind, "DATA") for kind in ("BIT", "SBCS", "MIXED")):
+            continue
         if word and not is_first and cursor.items[cursor.at - 1].text != "." and word not in _TYPE_WORDS:
             raise Unread(f"{cursor.peek().text[:40]!r} is not known in a column's type or after it")
         cursor.next()
@@ -361,7 +363,8 @@ def _sets(**values: object) -> _AttributeReader:
 
 
 def _read_default(cursor: Cursor, attributes: _Attributes, dialect: Dialect) -> None:
-    if dialect == "db2" and (cursor.done or cursor.word() in _ATTRIBUTES):
+    is_value = cursor.word() == "NULL" or cursor.word() not in _ATTRIBUTES
+    if dialect == "db2" and (cursor.done or not is_value):
         attributes.of_type = True
         return
     cursor.accept("ON", "NULL")

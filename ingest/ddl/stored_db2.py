@@ -27,7 +27,7 @@ def stored(literal: Token, logical: str, declared: str) -> str:
     name = " ".join(declared.lower().partition("(")[0].split())
     if literal.kind == "number":
         return _of_number(literal.text, logical, name)
-    if literal.kind in ("string", "moment"):
+    if literal.kind in ("string", "moment") and logical != "binary":  # a text's bytes depend on its code page
         return _of_text(literal.text, name, declared)
     raise ValueError("the type, or the literal, is not known")
 
@@ -70,5 +70,5 @@ def of_type(logical: str | None, declared: str) -> str:
     if logical and types.family(types.base(logical)) in _EXACT:
         return scaled("0", logical)
     if name in _VARCHAR:
-        return ""
+        return ""  # bytes, too
     raise ValueError("blanks, the first day of the calendar, or what the type has as its own")

@@ -269,6 +269,9 @@ class Cursor:
 _END = Token("end", "", 0, 0)
 
 
+_OPEN, _CLOSE = ("(", "["), (")", "]")  # PostgreSQL: ARRAY[1, 2]
+
+
 def split(items: Sequence[Token], separator: str = ",") -> list[Sequence[Token]]:
     """The tokens between separators outside every bracket; empty parts are left out."""
     parts: list[Sequence[Token]] = []
@@ -276,7 +279,7 @@ def split(items: Sequence[Token], separator: str = ",") -> list[Sequence[Token]]
     for i, token in enumerate(items):
         if token.kind != "symbol":
             continue
-        depth += (token.text == "(") - (token.text == ")")
+        depth += (token.text in _OPEN) - (token.text in _CLOSE)
         if depth == 0 and token.text == separator:
             parts.append(items[start:i])
             start = i + 1
