@@ -26,7 +26,7 @@ from ingest.formats import ingest_snapshot
 from ingest.gold import eras, policy
 from ingest.gold import ledger as ledgers
 from ingest.gold.ledger import Ledger
-from ingest.gold.policy import APPLIED, Subject
+from ingest.gold.policy import APPLIED, Subject, Timeline
 from ingest.gold.results import Folded
 from ingest.gold.steps import steps as schema_steps
 from ingest.lake import condensed, decisions, duck, lanes, mirrors
@@ -319,7 +319,7 @@ def carried(lake: Tables, ledger: Ledger, move: Move, since: int = 0) -> Carried
     for statement in spoken:
         if policy.judge(statement, subject).state != APPLIED:
             raise LackingError(f"no message shows what {statement.said[:120]!r} did to its rows")
-    keys = _key(lake.pipeline, move, told, policy.by_statement(spoken, subject))
+    keys = _key(lake.pipeline, move, told, Timeline.of(spoken, subject).by_statement())
     placed = [step.decoded() for step, _ in schema_steps(spoken, subject)]
     undecided = {order_of(statement.order): statement for statement in spoken if not statement.decided}
     watched = [(_Watched if step.order in undecided else _Decided)(*step) for step in placed]

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from ingest.ddl import Effect
-from ingest.gold.policy import Subject, applied, drops_column, recased, spelt
+from ingest.gold.policy import Subject, Timeline, drops_column, recased, spelt
 from ingest.lake.decisions import DISMISS
 from ingest.lake.logged_statements import Statement
 from ingest.lake.names import folded
 from ingest.lake.resolve import CARRIED
-from ingest.lake.timeline import Moment, columns_made, events, gone_after, moments
+from ingest.lake.timeline import Moment, columns_made, events, gone_after
 
 
 @dataclass(slots=True)
@@ -32,18 +32,17 @@ class Declared:
     taken_over: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
 
-def declared_by(statements: Iterable[Statement], subject: Subject, since: int = 0) -> Declared:
+def declared_by(timeline: Timeline, since: int = 0) -> Declared:
     """Keys and columns as applied statements declare them; later ones win.
 
     Args:
-        statements: of one table, in order.
-        subject: the table.
+        timeline: the table's.
         since: the last batch that the mirror has folded.
     """
-    statements, columns = list(statements), _Columns(subject)
-    for moment in moments(applied(statements, subject), subject.table):
+    columns = _Columns(timeline.subject)
+    for moment in timeline.moments:
         columns.take(moment, new=moment.statement.batch > since)
-    for statement in statements:
+    for statement in timeline.statements:
         for effect in statement.first.effects if statement.first else ():
             columns.lose_again(effect, statement.order, new=statement.batch > since)
     return columns.declared

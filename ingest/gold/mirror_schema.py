@@ -20,7 +20,7 @@ from ingest.gold import eras, policy, rule_faults
 from ingest.gold.declared import Declared, declared_by, departed
 from ingest.gold.eras import Evidence, Run, evidence_of_lines
 from ingest.gold.ledger import Ledger
-from ingest.gold.policy import APPLIED, HELD, NOTICED, Subject, Verdict
+from ingest.gold.policy import APPLIED, HELD, NOTICED, Subject, Timeline, Verdict
 from ingest.gold.work import Job
 from ingest.lake import histories
 from ingest.lake.adjusted_names import Adjusted
@@ -28,7 +28,7 @@ from ingest.lake.books import Line, merged_columns
 from ingest.lake.conditions import type_of
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Column, Era, Mirror, grown
-from ingest.lake.timeline import events
+from ingest.lake.timeline import Moment
 
 _EXACT = ("integer", "decimal")
 REKEYED = "its key has changed"
@@ -99,23 +99,24 @@ def decide(
         mirror = replace(mirror, keys=mirror.keys_without(mirror.shard))
     free_until = max(applied, first)
     subjects = {name: subject_of(job, mirror, name, free_until) for name in job.lines}
-    # before its first rows nothing was applied
-    judged = applied if mirror.columns else 0
-    hold = min(_holds(pipeline, job, ledger, subjects, judged), key=lambda held: held.batch, default=None)
-    last = sys.maxsize
-    if hold is not None:
-        hold = _whole_moves(hold, ledger, subjects, applied)
-        job, last = job.before(hold.batch), hold.batch - 1
     lanes = [
-        _Logged(name, job.lines[name], ledger.of(*name, last), subject, applied)
+        _Logged(name, job.lines[name], Timeline.of(ledger.of(*name), subject), applied)
         for name, subject in subjects.items()
     ]
+    # before its first rows nothing was applied
+    judged = applied if mirror.columns else 0
+    hold = min(_holds(pipeline, job, ledger, lanes, judged), key=lambda held: held.batch, default=None)
+    last = sys.maxsize
+    if hold is not None:
+        hold = _whole_moves(hold, lanes)
+        job, last = job.before(hold.batch), hold.batch - 1
+        lanes = [lane.until(last, job.lines[lane.name]) for lane in lanes]
     lane_eras = {
         lane.name: _eras(job, mirror, lane, evidence and partial(evidence, lane.name, last)) for lane in lanes
     }
     keys = _keys(job, mirror, lane_eras)
     rule_faults.refuse_lossy_key(pipeline, job, keys)
-    declared = {lane.name: declared_by(lane.statements, lane.subject, applied) for lane in lanes}
+    declared = {lane.name: declared_by(lane.timeline, applied) for lane in lanes}
     misnamed = _misnamed(job, mirror, lanes, declared, reached) - {*keys}
     mirror = replace(
         mirror, columns=tuple(column for column in mirror.columns if column.name not in misnamed)
@@ -123,7 +124,7 @@ def decide(
     mirror = _as_declared(job.rule, mirror, reached)
     decided, left_out = _decided(job, mirror, declared, keys, _is_emptied(job, lanes))
     rule_faults.refuse_hidden_columns(job, mirror, declared)
-    gone = {lane.name: departed(lane.statements, lane.subject) for lane in lanes}
+    gone = {lane.name: departed(lane.timeline.statements, lane.timeline.subject) for lane in lanes}
     rule_faults.refuse_unanswerable_rules(job, decided, gone)
     decided = replace(
         recomputed(job.rule, decided),
@@ -136,7 +137,7 @@ def decide(
     if why_rebuilt and reached() is None:
         why_rebuilt = ""
     rule_faults.refuse_history_of_new_key(job, bool(why_rebuilt == REKEYED or decided.eras))
-    verdicts = tuple((new, policy.judge(new, lane.subject)) for lane in lanes for new in lane.new)
+    verdicts = tuple((new, policy.judge(new, lane.timeline.subject)) for lane in lanes for new in lane.new)
     noticed = sum(verdict.state == NOTICED for _, verdict in verdicts)
     return Plan(job, decided, hold, free_until, why_rebuilt, left_out, noticed, verdicts, before)
 
@@ -161,25 +162,38 @@ def _rows(job: Job) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class _Logged:
-    """A lane's new lines, and the statements on its table with the subject for which they are judged."""
+    """A lane's new lines, and the timeline of its table."""
 
     name: LaneId
     lines: list[Line]
-    statements: list[Statement]
-    subject: Subject
+    timeline: Timeline
     applied: int  # the last batch that the mirror has folded
+
+    def until(self, last: int, lines: list[Line]) -> _Logged:
+        """The lane with its statements up to a batch."""
+        statements = [statement for statement in self.timeline.statements if statement.batch <= last]
+        return replace(self, lines=lines, timeline=Timeline.of(statements, self.timeline.subject))
 
     @property
     def new(self) -> list[Statement]:
         """The statements that the mirror has not folded yet."""
-        return [statement for statement in self.statements if statement.batch > self.applied]
+        return [statement for statement in self.timeline.statements if statement.batch > self.applied]
+
+    @property
+    def new_moments(self) -> Iterator[Moment]:
+        """What these do that the policy applies."""
+        return (moment for moment in self.timeline.moments if moment.statement.batch > self.applied)
+
+    def last_key(self, keys: tuple[str, ...]) -> tuple[str, ...]:
+        """What a key is after all statements; empty if they drop it."""
+        return eras.last(self.timeline.by_statement(), keys)
 
     @property
     def adjusted(self) -> list[tuple[Statement, Adjusted]]:
         """The columns that rows have by other names than the statements that made them."""
         return [
             (statement, column)
-            for statement in self.statements
+            for statement in self.timeline.statements
             for column in statement.adjusted
             if column.table == self.name[1]
         ]
@@ -196,11 +210,7 @@ def _is_emptied(job: Job, lanes: Sequence[_Logged]) -> bool:
     """True if a new statement removes all rows that the mirror has."""
     if len(job.lanes | {lane.name for lane in lanes}) != 1 or job.rule.soft:
         return False
-    return any(
-        event.empties and event.statement.batch > lane.applied
-        for lane in lanes
-        for event in events(policy.applied(lane.statements, lane.subject), lane.subject.table)
-    )
+    return any(moment.empties for lane in lanes for moment in lane.new_moments)
 
 
 def subject_of(job: Job, mirror: Mirror, lane: LaneId, free_until: int) -> Subject:
@@ -213,30 +223,29 @@ def subject_of(job: Job, mirror: Mirror, lane: LaneId, free_until: int) -> Subje
 
 
 def _holds(
-    pipeline: Pipeline, job: Job, ledger: Ledger, subjects: dict[LaneId, Subject], applied: int
+    pipeline: Pipeline, job: Job, ledger: Ledger, lanes: Iterable[_Logged], applied: int
 ) -> Iterator[Hold]:
     """What stops the job. A frozen mirror accepts everything up to its first rows: until then nothing is frozen."""
-    for name, subject in subjects.items():
-        statements = ledger.of(*name)
-        for statement in statements:
-            verdict = policy.judge(statement, subject)
+    for lane in lanes:
+        for statement in lane.timeline.statements:
+            verdict = policy.judge(statement, lane.timeline.subject)
             did, _ = ledger.recorded.get((job.path, statement.id), ("", ()))
             late = did == APPLIED  # before late rows have shown otherwise
             if verdict.state == HELD and (statement.batch > applied or late):
                 typed = command("ddl", pipeline.file)
-                exact = command("reconcile", pipeline.file, subject.table, "--repair")
+                exact = command("reconcile", pipeline.file, lane.timeline.subject.table, "--repair")
                 why = _explained(job, statement, verdict, typed, exact)
                 yield Hold(max(statement.batch, applied + 1), why, typed)
         if job.rule.freezes:
-            yield from _unannounced(job, subject, job.lines[name], declared_by(statements, subject))
+            yield from _unannounced(job, lane.timeline.subject, lane.lines, declared_by(lane.timeline))
 
 
-def _whole_moves(hold: Hold, ledger: Ledger, lanes: Collection[LaneId], applied: int) -> Hold:
+def _whole_moves(hold: Hold, lanes: Iterable[_Logged]) -> Hold:
     """The hold, before each RENAME that it would leave without the rows that were landed for it in a later batch."""
-    for name in lanes:
-        for statement in sorted(ledger.of(*name), key=lambda statement: -statement.batch):
-            landed = statement.carried.get(name[1], 0)
-            if applied < statement.batch < hold.batch <= landed:
+    for lane in lanes:
+        for statement in sorted(lane.new, key=lambda statement: -statement.batch):
+            landed = statement.carried.get(lane.name[1], 0)
+            if statement.batch < hold.batch <= landed:
                 hold = replace(hold, batch=statement.batch)
     return hold
 
@@ -483,7 +492,8 @@ def _eras(
     job: Job, mirror: Mirror, lane: _Logged, evidence: Callable[[], Evidence] | None
 ) -> tuple[Era, ...]:
     """A lane's eras: as decided before, unless a new line or statement says otherwise."""
-    statements = policy.by_statement(lane.statements, lane.subject, again=not job.rule.keys)
+    timeline = lane.timeline if job.rule.keys else lane.timeline.rekeying()
+    statements = timeline.by_statement()
     exists = bool(mirror.columns)
     old_key = mirror.keys_without(job.rule.shard_column)
     if exists and not _is_news(job, mirror, lane):
@@ -520,15 +530,10 @@ def _is_news(job: Job, mirror: Mirror, lane: _Logged) -> bool:
             return True
     elif any(set(key) != keys for line in lines for key in line.keys):
         return True
-    elif keys and any(line.changes for line in lines) and not _last_key(lane, mirror.keys):
+    elif keys and not lane.last_key(mirror.keys) and any(line.changes for line in lines):
         return True  # perhaps the first rows without the key
-    new = (each for each in policy.applied(lane.statements, lane.subject) if each[0].batch > lane.applied)
-    return any(policy.rekeys(effect, keys, is_declared=bool(declared)) for _, effect in new)
-
-
-def _last_key(lane: _Logged, keys: tuple[str, ...]) -> tuple[str, ...]:
-    """What a key of the lane is after all its statements; empty if they drop it."""
-    return eras.last(policy.by_statement(lane.statements, lane.subject), keys)
+    effects = (effect for moment in lane.new_moments for effect in moment.effects)
+    return any(policy.rekeys(effect, keys, is_declared=bool(declared)) for effect in effects)
 
 
 def _why_rebuilt(

@@ -20,7 +20,7 @@ Rules that apply under every policy:
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ingest import types
@@ -42,7 +42,7 @@ from ingest.lake.resolve import (
     leaves_open,
     renamed_into,
 )
-from ingest.lake.timeline import LEAVES_NAME, OF_KEYS, columns_made
+from ingest.lake.timeline import LEAVES_NAME, OF_KEYS, Moment, columns_made, moments
 
 HELD, NOTICED, APPLIED, LOGGED, DISMISSED = "held", "noticed", "applied", "logged", "dismissed"
 PARTLY = "partly"  # applied, but existing rows lack values that only the source knows
@@ -342,14 +342,37 @@ _WORDS: dict[tuple[str, str], str] = {
 # --- what a policy applies ------------------------------------------------------------------------
 
 
-def applied(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple[Statement, Effect]]:
-    """The effects on a table that its policy applies, in order, as `spelt` gives them."""
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What a table's policy applies of the statements on it, moment by moment, with names as `spelt` gives them."""
 
-    def is_applied(statement: Statement) -> bool:
-        state = subject.recorded.get(statement.id) or judge(statement, subject).state
-        return state in (APPLIED, PARTLY)
+    statements: Sequence[Statement]
+    subject: Subject
+    moments: Sequence[Moment]
 
-    return spelt(filter(is_applied, statements), subject)
+    @classmethod
+    def of(cls, statements: Iterable[Statement], subject: Subject) -> Timeline:
+        """That of the statements about a table, in order."""
+        statements = list(statements)
+        applied = (statement for statement in statements if _is_applied(statement, subject))
+        return cls(statements, subject, [*moments(spelt(applied, subject), subject.table)])
+
+    def by_statement(self) -> list[tuple[str, list[Effect]]]:
+        """The effects by the place of their statement."""
+        effects: dict[str, list[Effect]] = {}
+        for moment in self.moments:
+            effects.setdefault(moment.place, []).extend(moment.effects)
+        return list(effects.items())
+
+    def rekeying(self) -> Timeline:
+        """The same, where a repeated statement gives another key once more: the rows before it were repeated under the old one."""
+        if not any(statement.first for statement in self.statements):
+            return self
+        return self.of(map(_rekeying, self.statements), self.subject)
+
+
+def _is_applied(statement: Statement, subject: Subject) -> bool:
+    return (subject.recorded.get(statement.id) or judge(statement, subject).state) in (APPLIED, PARTLY)
 
 
 def spelt(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple[Statement, Effect]]:
@@ -386,21 +409,6 @@ def rekeys(effect: Effect, keys: Collection[str], *, is_declared: bool) -> bool:
         return effect.column in keys or effect.to in keys
     names_another = effect.action in OF_KEYS and set(effect.keys) != set(keys)
     return names_another and bool(effect.keys or not is_declared)
-
-
-def by_statement(
-    statements: Iterable[Statement], subject: Subject, *, again: bool = False
-) -> list[tuple[str, list[Effect]]]:
-    """The effects that the policy applies, by the place of their statement.
-
-    With ``again`` a repeated statement has those that give another key: the rows before it were repeated under the old
-    one.
-    """
-    effects: dict[str, list[Effect]] = {}
-    statements = [_rekeying(statement) if again else statement for statement in statements]
-    for statement, effect in applied(statements, subject):
-        effects.setdefault(statement.order, []).append(effect)
-    return list(effects.items())
 
 
 def _rekeying(statement: Statement) -> Statement:

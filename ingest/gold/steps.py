@@ -16,14 +16,14 @@ from ingest.ddl.as_stored import Default
 from ingest.fold import OPEN, SchemaStep
 from ingest.gold import ledger as ledgers
 from ingest.gold.lane import Steps
-from ingest.gold.policy import Subject, applied, drops_column, recased
+from ingest.gold.policy import Subject, Timeline, drops_column, recased
 from ingest.lake import kept_texts, lanes
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Mirror, rule_for
 from ingest.lake.names import folded
 from ingest.lake.resolve import DOUBTED, leaves_open
 from ingest.lake.tables import Tables
-from ingest.lake.timeline import Moment, Structure, kind, moments
+from ingest.lake.timeline import Moment, Structure, kind
 from ingest.values.conversions import KEEP, in_charset
 
 
@@ -83,14 +83,14 @@ def _revised(
 
 def steps(statements: Iterable[Statement], subject: Subject) -> list[tuple[SchemaStep, int]]:
     """The steps that change rows without row messages, each with its batch."""
-    statements = list(statements)
+    timeline = Timeline.of(statements, subject)
     result: list[tuple[SchemaStep, int]] = []
     taken: dict[str, list[SchemaStep]] = {}
-    for moment in moments(applied(statements, subject), subject.table):
+    for moment in timeline.moments:
         made, statement = list(_steps_of(moment, subject)), moment.statement
         taken.setdefault(statement.id, []).extend(made)
         result.extend((step, statement.batch) for step in made)
-    again = [(step, statement.batch) for statement in statements for step in _again(statement, taken)]
+    again = [(step, each.batch) for each in timeline.statements for step in _again(each, taken)]
     return sorted([*result, *again], key=lambda placed: placed[0].order) if again else result
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ingest import ddl
 from ingest.change import TableId
 from ingest.fold import SchemaStep
-from ingest.gold.policy import Subject
+from ingest.gold import declared
+from ingest.gold.declared import Declared
+from ingest.gold.policy import Subject, Timeline
 from ingest.gold.steps import steps
 from ingest.lake.logged_statements import Statement
 
@@ -24,6 +28,11 @@ def said(text: str, batch: int = 5, decided: str = "") -> Statement:
 def subject(policy: str = "lenient", free_until: int = 0) -> Subject:
     """The depot's mirror."""
     return Subject(DEPOT, policy, KNOWN, free_until)
+
+
+def declared_by(statements: Iterable[Statement], subject: Subject, since: int = 0) -> Declared:
+    """What those that the policy applies declare."""
+    return declared.declared_by(Timeline.of(statements, subject), since)
 
 
 def retyped_by(text: str, dialect: str = "mysql") -> list[SchemaStep]:

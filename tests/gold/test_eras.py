@@ -13,10 +13,10 @@ from ingest.change import Change, LaneId, Op, TableId
 from ingest.config.model import TableRule
 from ingest.ddl import effects
 from ingest.errors import HeldError
-from ingest.gold import eras, mirror_schema, policy
+from ingest.gold import eras, mirror_schema
 from ingest.gold.eras import Evidence, Run, evidence, overlap
 from ingest.gold.past_keys import LaneEvent, rebased
-from ingest.gold.policy import Subject
+from ingest.gold.policy import Subject, Timeline
 from ingest.gold.work import Job
 from ingest.lake.books import Line
 from ingest.lake.logged_statements import Statement
@@ -267,11 +267,11 @@ def test_a_batch_of_several_keys_is_looked_up() -> None:
                 spans.append(run(place, place, *keys))
         if not spans:
             continue
-        subject = Subject(ITEM, "lenient", {})
+        timeline = Timeline.of(said, Subject(ITEM, "lenient", {}))
         exact = evidence(spans)
-        expected = eras.eras(exact, policy.by_statement(said, subject), (), keyless=False)
+        expected = eras.eras(exact, timeline.by_statement(), (), keyless=False)
         job = Job(ITEM, "mirrors/shop/item", TableRule("*"), {LANE: lines(spans, random)})
-        lane = mirror_schema._Logged(LANE, job.lines[LANE], said, subject, 0)
+        lane = mirror_schema._Logged(LANE, job.lines[LANE], timeline, 0)
         found = mirror_schema._eras(job, Mirror(ITEM, job.path), lane, lambda exact=exact: exact)
         assert [(one.place, set(one.keys)) for one in expected] == [
             (one.place, set(one.keys)) for one in found

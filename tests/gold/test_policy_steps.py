@@ -10,7 +10,7 @@ from ingest import ddl
 from ingest.change import Change, Image, Op
 from ingest.fold import Placed, SchemaStep, copies, fold
 from ingest.gold import retyped
-from ingest.gold.declared import declared_by, departed
+from ingest.gold.declared import departed
 from ingest.gold.policy import APPLIED, HELD, LOGGED, PARTLY, Subject, judge
 from ingest.gold.steps import steps
 from ingest.lake.decisions import APPROVE, DISMISS
@@ -18,7 +18,7 @@ from ingest.lake.logged_statements import Statement
 from ingest.lake.resolve import resolved
 from ingest.lake.timeline import rings
 from ingest.order import Order
-from tests.gold.statements import DEPOT, KNOWN, retyped_by, said, subject
+from tests.gold.statements import DEPOT, KNOWN, declared_by, retyped_by, said, subject
 
 
 def folded(statements: list[Statement], row: dict[str, str | None], policy: str) -> Image:

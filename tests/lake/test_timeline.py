@@ -11,14 +11,14 @@ from ingest import ddl
 from ingest.change import TableId
 from ingest.ddl import UNREAD, Effect
 from ingest.gold import eras
-from ingest.gold.declared import declared_by, departed
-from ingest.gold.policy import Subject, by_statement
+from ingest.gold.declared import departed
+from ingest.gold.policy import Subject, Timeline
 from ingest.gold.steps import steps
 from ingest.lake.logged_statements import Statement
 from ingest.lake.mirrors import Era
 from ingest.lake.resolve import SentColumn, resolved
 from ingest.lake.timeline import Structure, moments
-from tests.gold.statements import DEPOT, said, subject
+from tests.gold.statements import DEPOT, declared_by, said, subject
 
 CREATED = "CREATE TABLE depot (a INT PRIMARY KEY, b VARCHAR(9), c DATE)"
 
@@ -63,7 +63,7 @@ def last_era(texts: Sequence[str]) -> Era:
     """The last era of a table by its statements, from place 005 on, whose messages all name the key (a)."""
     statements = [said(text, 5 + number) for number, text in enumerate(texts)]
     shown = eras.Evidence((eras.Run(("a",), "005", "020"),))
-    return eras.eras(shown, by_statement(statements, subject()), (), keyless=False)[-1]
+    return eras.eras(shown, Timeline.of(statements, subject()).by_statement(), (), keyless=False)[-1]
 
 
 def test_a_key_column_is_judged_by_the_type_of_the_column_that_has_its_name() -> None:

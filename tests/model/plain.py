@@ -20,7 +20,7 @@ from ingest.fold import KeyCellError, Placed, Row, SchemaStep, Table, copies, fo
 from ingest.gold import declared, eras, past_keys, policy, retyped
 from ingest.gold.eras import Run, evidence
 from ingest.gold.past_keys import inserted
-from ingest.gold.policy import APPLIED, HELD, NOTICED, PARTLY, Subject
+from ingest.gold.policy import APPLIED, HELD, NOTICED, PARTLY, Subject, Timeline
 from ingest.gold.steps import steps as schema_steps
 from ingest.images_before import Chain, Link
 from ingest.lake.books import merged_columns
@@ -207,7 +207,7 @@ def _folded(pipeline: Pipeline, table: TableId, lane: Lane, statements: Sequence
     applied = [one for one in mine if states[one.id] in (APPLIED, PARTLY)]
     found = [step for step, _batch in schema_steps(applied, subject)]
     own_eras = _eras(rule, changes, applied, subject)
-    mirror.keys = own_eras[-1].keys if own_eras else declared.declared_by(mine, subject).keys
+    mirror.keys = own_eras[-1].keys if own_eras else declared.declared_by(Timeline.of(mine, subject)).keys
     if not mirror.keys:
         mirror.loud |= {"no key"} if changes else set()
         return mirror
@@ -243,9 +243,9 @@ def _eras(
     spans = [
         Run(tuple(json.loads(row["keys"] or "[]")), row["order_key"], row["order_key"]) for row in places
     ]
-    return eras.eras(
-        evidence(spans), policy.by_statement(applied, subject, again=not rule.keys), rule.keys, keyless=False
-    )
+    timeline = Timeline.of(applied, subject)
+    timeline = timeline if rule.keys else timeline.rekeying()
+    return eras.eras(evidence(spans), timeline.by_statement(), rule.keys, keyless=False)
 
 
 def _live(
