@@ -210,28 +210,35 @@ def _reforms(effect: Effect, structure: Structure) -> bool:
 
 
 def _named(shown: Evidence, statements: Sequence[PlacedEffects], *, keyless: bool) -> list[Era]:
-    first, newest = shown.runs[0], shown.runs[-1]
-    result = [Era("", first.keys)]
-    for before, run in pairwise(shown.runs):
-        result.append(Era(_since(before, run, statements), run.keys))
-    unnamed = shown.unnamed
-    if unnamed is not None and unnamed.low < first.low:
-        added = _added(statements, unnamed.low, first.low)
-        if keyless or added:
-            result[:1] = [Era("", ()), Era(added or _just_before(first.low), first.keys)]
+    result = _first_named(shown, statements, keyless=keyless)
+    result += (Era(_since(before, run, statements), run.keys) for before, run in pairwise(shown.runs))
+    result += _after_messages(shown, statements)
+    end = max(shown.runs[-1].high, result[-1].place)
+    if result[-1].keys and shown.names_none_after(end) and not last(statements, shown.runs[0].keys):
+        result.append(Era(end, ()))  # a row from before the statement was delivered again after it
+    return result if shown.unnamed is None else _interrupted(result, shown.unnamed, statements)
+
+
+def _first_named(shown: Evidence, statements: Sequence[PlacedEffects], *, keyless: bool) -> list[Era]:
+    """The era of the first key that messages name, after one without a key if the table had none before."""
+    first, unnamed = shown.runs[0], shown.unnamed
+    if unnamed is None or unnamed.low >= first.low:
+        return [Era("", first.keys)]
+    added = _added(statements, unnamed.low, first.low)
+    if not (keyless or added):
+        return [Era("", first.keys)]
+    return [Era("", ()), Era(added or _just_before(first.low), first.keys)]
+
+
+def _after_messages(shown: Evidence, statements: Sequence[PlacedEffects]) -> Iterator[Era]:
+    """The eras that statements begin after the last change that names a key; one without a key begins with a row that has none."""
+    newest = shown.runs[-1]
     keys = newest.keys
     for place, effects in statements:
         after = key_after(effects, keys)
-        if place < newest.high or after == keys:
-            continue
-        # else no row without the key has arrived yet
-        if after or shown.names_none_after(place):
+        if place >= newest.high and after != keys and (after or shown.names_none_after(place)):
             keys = after
-            result.append(Era(place, keys))
-    end = max(newest.high, result[-1].place)
-    if keys and shown.names_none_after(end) and not last(statements, first.keys):
-        result.append(Era(end, ()))  # a row from before the statement was delivered again after it
-    return result if unnamed is None else _interrupted(result, unnamed, statements)
+            yield Era(place, keys)
 
 
 def _interrupted(result: Sequence[Era], unnamed: Run, statements: Sequence[PlacedEffects]) -> list[Era]:
