@@ -47,8 +47,8 @@ def held(ordered: OrderedLane, keys: Sequence[Sequence[str]]) -> Sequence[Sequen
     by_key = ordered.subject.usable_keys(
         [shard.get(name, text) for name, text in zip(mirror.keys, key, strict=True)] for key in keys
     )
-    rows = rows_by_key(ordered.lake, mirror, ordered.subject.kinds, by_key)
-    return [texts for key, texts in by_key.items() if key in rows]
+    of_rows = rows_by_key(ordered.lake, mirror, ordered.subject.kinds, by_key)
+    return [texts for key, texts in by_key.items() if key in of_rows]
 
 
 def _complaint(ordered: OrderedLane, keys: Sequence[Sequence[str]], ways_out: str) -> Iterator[Metric]:
