@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 LANE = ("source", *TableId._fields)  # the columns of product tables that name a source table
 SENT_WHOLE = "(op <> 'update' OR NOT coalesce(partial, false))"
 """The condition that a change sets all columns of its row, or takes the row away."""
+HAS_ROW = "op IN ('read', 'insert', 'update')"
+"""The condition that a change leaves a row."""
 LANE_SQL = 'source, "database", "schema", "table"'
 _settings: dict[str, Any] = {
     "autoinstall_known_extensions": "false",

@@ -27,8 +27,6 @@ from ingest.quality.vanished import touches
 from ingest.quality.ways_out import loaded_again
 from ingest.values.typed_values import fits
 
-_OF_ROWS = "op IN ('read', 'insert', 'update')"
-
 
 @dataclass(frozen=True, slots=True)
 class _Retyped:
@@ -126,7 +124,7 @@ def _places_of_types(
     places: dict[LaneId, _Places] = {}
     for row in lake.ask(
         f"""SELECT {duck.LANE_SQL}, types, min(order_key) AS low, max(order_key) AS high FROM {{changes.change}}
-            WHERE {of_some(lanes)} AND batch > {since} AND {_OF_ROWS} GROUP BY {duck.LANE_SQL}, types"""
+            WHERE {of_some(lanes)} AND batch > {since} AND {duck.HAS_ROW} GROUP BY {duck.LANE_SQL}, types"""
     ):
         lane = lane_of(row)
         of_lane = places.setdefault(lane, {})

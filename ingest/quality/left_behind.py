@@ -163,7 +163,7 @@ def _without_key(lake: Lake, of_old: str, of_new: str) -> int:
     )
     [left] = lake.ask(
         f"""WITH had AS (SELECT image, sum(n) AS n FROM (
-            SELECT {image} AS image, 1 AS n FROM {{changes.change}} WHERE {of_old} AND op IN ('insert', 'read', 'update')
+            SELECT {image} AS image, 1 AS n FROM {{changes.change}} WHERE {of_old} AND {duck.HAS_ROW}
             UNION ALL SELECT {left_image}, -1 FROM {{changes.change}} WHERE {of_old} AND op IN ('delete', 'update')) GROUP BY image),
         came AS (SELECT {left_image} AS image, count(*) AS n FROM {{changes.change}} WHERE {of_new} AND op <> 'read' GROUP BY image)
         SELECT coalesce(sum(had.n - greatest(0, least(had.n, coalesce(came.n, 0)))), 0) AS n

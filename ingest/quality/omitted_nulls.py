@@ -64,7 +64,7 @@ def _lacking(lane: OrderedLane, name: str, proofs: Iterable[str]) -> int:
     has = duck.has_member("after", name)
     [row] = lane.lake.ask(
         f"""WITH rows AS (SELECT op, batch, order_key, {has} AS has FROM {{changes.change}}
-            WHERE op IN ('read', 'insert', 'update') AND {lane.where}),
+            WHERE {duck.HAS_ROW} AND {lane.where}),
         firsts AS (SELECT min(order_key) AS place FROM rows WHERE has)
         SELECT count(*) AS n FROM rows, firsts WHERE NOT has AND op IN ({kinds}) AND batch > {lane.since} AND order_key > place"""
     )
@@ -108,7 +108,7 @@ def _may_be_large(ordered: OrderedLane, notes: Iterable[str]) -> bool:
     """True if a row with such a note may have been large: most tables have no such rows, and the images' lengths show that."""
     return bool(
         ordered.lake.ask(
-            f"""WITH {_unsure(ordered, notes)} SELECT 1 AS n FROM {{changes.change}} WHERE {ordered.where} AND {_ROWS}
+            f"""WITH {_unsure(ordered, notes)} SELECT 1 AS n FROM {{changes.change}} WHERE {ordered.where} AND {duck.HAS_ROW}
             AND {_large_row(ordered)} AND {_own_key(ordered)} IN (SELECT own_key FROM unsure) LIMIT 1"""
         )
     )
@@ -122,16 +122,13 @@ def _emptied(ordered: OrderedLane, name: str, notes: Iterable[str]) -> int:
     [row] = ordered.lake.ask(
         f"""WITH {_unsure(ordered, notes)},
         earlier AS (SELECT order_key, {_own_key(ordered)} AS own_key, {cell} AS cell,
-            {_large_row(ordered)} AS is_large FROM {{changes.change}} WHERE {ordered.where} AND {_ROWS}
+            {_large_row(ordered)} AS is_large FROM {{changes.change}} WHERE {ordered.where} AND {duck.HAS_ROW}
             AND (note IS NULL OR note NOT IN ({_listed(notes)})) AND {has}),
         had AS (SELECT arg_max_null(e.cell, e.order_key) AS cell, arg_max(e.is_large, e.order_key) AS is_large
             FROM unsure AS u JOIN earlier AS e ON e.own_key = u.own_key AND e.order_key < u.order_key GROUP BY u.order_key)
         SELECT count(*) AS n FROM had WHERE {large_cell} AND is_large"""
     )
     return int(row["n"])
-
-
-_ROWS = "op IN ('read', 'insert', 'update')"
 
 
 def _unsure(ordered: OrderedLane, notes: Iterable[str]) -> str:

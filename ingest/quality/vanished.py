@@ -90,13 +90,14 @@ def _has_keys_alone(
     if "key_is_full" not in lake.pipeline.about(lane.source).options:
         return False
     others = [column.name for column in subject.decided.sent if column.name not in subject.decided.keys]
-    said = [f"list_contains(json_keys(before), {duck.text(name)})" for name in others]
-    changed = " OR ".join(f"list_contains(json_keys(after), {duck.text(name)})" for name in others)
-    lacks = " OR ".join(f"NOT list_contains(json_keys(after), {duck.text(name)})" for name in short)
+    said, changed = (
+        " OR ".join(duck.has_member(image, name) for name in others) for image in ("before", "after")
+    )
+    lacks = " OR ".join(map(_lacks, short))
     [rows] = lake.ask(
-        f"""SELECT count(*) AS n, count(*) FILTER (op = 'update' AND NOT ({" OR ".join(said)}) AND ({changed})) AS alone
+        f"""SELECT count(*) AS n, count(*) FILTER (op = 'update' AND NOT ({said}) AND ({changed})) AS alone
         FROM {{changes.change}} WHERE batch > {since} AND {lane.where}
-        AND op IN ('read', 'insert', 'update') AND {duck.SENT_WHOLE} AND ({lacks})"""
+        AND {duck.HAS_ROW} AND {duck.SENT_WHOLE} AND ({lacks})"""
     )
     return bool(0 < rows["n"] == rows["alone"])
 
@@ -109,6 +110,11 @@ def _of_keys(lake: Tables, lane: CheckedLane, names: Iterable[str]) -> str:
     )
 
 
+def _lacks(name: str) -> str:
+    """The condition in SQL that a row came without a column."""
+    return f"NOT {duck.has_member('after', name)}"
+
+
 def _is_refused(lake: Tables, lane: CheckedLane, name: str, since: int) -> bool:
     """True if all new rows without a column were refused: the mirror has none of them, and so no NULL there."""
     place = duck.same(rejects.PLACE, "r", "c")
@@ -116,8 +122,8 @@ def _is_refused(lake: Tables, lane: CheckedLane, name: str, since: int) -> bool:
         f"""SELECT count(*) AS rows, count(*) FILTER (WHERE EXISTS (SELECT 1 FROM {{rejects}} AS r
             WHERE r.kind = 'change' AND {place})) AS refused
         FROM {{changes.change}} AS c WHERE batch > {since} AND {lane.where}
-        AND op IN ('read', 'insert', 'update') AND {duck.SENT_WHOLE}
-        AND NOT list_contains(json_keys(after), {duck.text(name)})"""
+        AND {duck.HAS_ROW} AND {duck.SENT_WHOLE}
+        AND {_lacks(name)}"""
     )
     return bool(0 < rows[0]["rows"] == rows[0]["refused"])
 
@@ -132,20 +138,20 @@ def _is_between(lake: Tables, lane: CheckedLane, name: str, without: PlaceSpan, 
     first, last = map(duck.text, having)
     [row] = lake.ask(
         f"""SELECT EXISTS (FROM {{books}} WHERE {lane.where} AND json_array_length(layouts) > 0) AND NOT EXISTS
-        (FROM {{changes.change}} WHERE {lane.where} AND op IN ('read', 'insert', 'update') AND {duck.SENT_WHOLE}
-        AND order_key BETWEEN {first} AND {last} AND NOT list_contains(json_keys(after), {duck.text(name)})) AS is_dropped"""
+        (FROM {{changes.change}} WHERE {lane.where} AND {duck.HAS_ROW} AND {duck.SENT_WHOLE}
+        AND order_key BETWEEN {first} AND {last} AND {_lacks(name)}) AS is_dropped"""
     )
     return not row["is_dropped"]
 
 
 def _is_repeated(lake: Tables, lane: CheckedLane, name: str, first: str) -> bool:
     """True if all rows without a column came before its first row already: a stream without positions has gone back."""
-    rows = f"{{changes.change}} WHERE {lane.where} AND op IN ('read', 'insert', 'update')"
+    rows = f"{{changes.change}} WHERE {lane.where} AND {duck.HAS_ROW}"
     same = duck.same(("op", "before", "after", "event_time"), "o", "n")
     earlier = lake.ask(
         f"""WITH rows AS (SELECT op, before, after, event_time, order_key, partial FROM {rows})
         SELECT count(*) AS n FROM rows AS n WHERE order_key > {duck.text(first)} AND {duck.SENT_WHOLE}
-        AND NOT list_contains(json_keys(after), {duck.text(name)})
+        AND {_lacks(name)}
         AND NOT EXISTS (SELECT 1 FROM rows AS o WHERE o.order_key < {duck.text(first)} AND {same})"""
     )
     return not earlier[0]["n"]
