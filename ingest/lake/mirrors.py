@@ -141,6 +141,10 @@ class Mirror:
         """A lane's eras; empty if its key has never changed."""
         return next((eras for *lane, eras in self.eras if lane == [source, table]), ())
 
+    def rekeyed_at(self, source: str, table: TableId) -> str:
+        """The place since which a lane has its last key; empty if it has had it from the beginning."""
+        return max((era.place for era in self.eras_of(source, table)), default="")
+
     @property
     def where(self) -> str:
         """The condition of its rows; empty if it holds all rows."""

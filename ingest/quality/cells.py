@@ -32,7 +32,7 @@ from ingest.lake import duck
 from ingest.lake.datafiles import listed
 from ingest.lake.image_columns import exact_texts_of, in_bytes
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Column, Mirror, Shard, rule_for, shard_of
+from ingest.lake.mirrors import Column, Mirror, Shard, shard_of
 from ingest.lake.schemas import CHANGES
 from ingest.lake.stamps import Stamps, columns_for, stamped, stamps_of
 from ingest.lake.tables import Tables
@@ -582,7 +582,7 @@ class _Check:
         pipeline, mirror = self.lake.pipeline, self.mirror
         all_changes = self._needs_all_changes(lane)
         steps = self._steps_that_count(lane, all_changes)
-        began = max((era.place for era in mirror.eras_of(*lane.id)), default="")
+        began = mirror.rekeyed_at(*lane.id)
         if began and self.subject.keyed:
             self.compared.left_out.append(
                 "rows are compared by the changes since its primary key has changed"
@@ -742,7 +742,7 @@ class _Check:
 
     def _without_a_column(self, reading: _Reading, folded: Expected) -> Iterator[Wrong]:
         """Values of rows under names that are no column of the mirror, though its rule does not leave them out."""
-        rule = rule_for(self.lake.pipeline, reading.lane.table, self.subject.path)
+        rule = self.subject.rule(self.lake.pipeline, reading.lane)
         for (key, name), value in () if rule.ignores else folded.beyond.items():
             # a deleted row's columns go with those of its table
             if not rule.leaves_out(name) and folded.rows.get(key, {}).get(DELETED) is not True:
@@ -753,7 +753,7 @@ class _Check:
         """A mirror without a key: compare all its rows as a multiset."""
         wanted: Counter[keyless_diff.Content] = Counter()
         for reading in self.lanes:
-            rule = rule_for(self.lake.pipeline, reading.lane.table, self.subject.path)
+            rule = self.subject.rule(self.lake.pipeline, reading.lane)
             appends = rule.no_key == "append"
             changes, *_ = reading.sample.chosen()
             wanted += keyless_diff.folded(reading.history(changes, linked=True), self.mirror, appends=appends)

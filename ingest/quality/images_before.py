@@ -601,7 +601,7 @@ def _history(lane: ProvenLane, keys: Mapping[Key, tuple[str, ...]]) -> KeyHistor
     """All changes of some keys since the table has its key, and the lane's statements."""
     shard, applied = lane.shard, lane.subject.applied
     rows = changes_of_keys(lane.lake, lane.mirror, lane.lane, shard, applied, keys.values())
-    begins = max((era.place for era in lane.mirror.eras_of(*lane.lane.id)), default="")
+    begins = lane.mirror.rekeyed_at(*lane.lane.id)
     earlier = [row for row in rows if row["order_key"] <= begins and row["op"] != "truncate"]
     rows = [row for row in rows if row["order_key"] > begins]  # before it rows had another key
     steps = [step for step in lane.steps if str(step.order) > begins]

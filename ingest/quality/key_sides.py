@@ -94,8 +94,7 @@ class Side:
 
     def above(self, index: int, lane: CheckedLane) -> str:
         """The place up to which a lane's changes are not compared: its rows were emptied there, or had another key."""
-        eras = (era.place for era in self.subject.decided.eras_of(*lane.id))
-        return max((self.cleared.get(index, NEVER).place, *eras))
+        return max(self.cleared.get(index, NEVER).place, self.subject.decided.rekeyed_at(*lane.id))
 
     def clear(self, index: int, cleared: Cleared) -> None:
         """Record that a lane was emptied at a place: no earlier row may be in its mirror."""

@@ -20,7 +20,6 @@ from ingest.lake.lake import Lake
 from ingest.lake.lanes import IS_LOAD_MARKED
 from ingest.lake.live_rows import live_rows, selected
 from ingest.lake.logged_statements import Statement, approved_ahead, by_lane
-from ingest.lake.mirrors import rule_for
 from ingest.lake.resolve import renamed_into
 from ingest.lake.schemas import CHECKS
 from ingest.lake.snapshots import read_sql
@@ -37,9 +36,7 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Sequence[Sta
         return
     about, sound = by_lane(logged), _found_sound(lake)
     for subject in chosen:
-        for lane in subject.lanes if subject.has_table else ():
-            if rule_for(lake.pipeline, lane.table, subject.path).ignores:
-                continue
+        for lane in subject.following(lake.pipeline):
             for statement in about.get(lane.id, ()):
                 folded = ahead.get((subject.path, statement.id))
                 looks = (sound.get((subject.name, name)) for name in (None, statement.id))

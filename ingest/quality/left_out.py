@@ -8,7 +8,6 @@ from ingest.change import LaneId
 from ingest.errors import counted
 from ingest.lake import decisions, duck, lanes
 from ingest.lake.decisions import ERASED
-from ingest.lake.mirrors import rule_for
 from ingest.lake.schemas import CHANGES
 from ingest.lake.tables import Tables
 from ingest.quality.catalogue import LEFT_OUT, Metric
@@ -53,7 +52,7 @@ def source_rows(
 
 
 def _chooses(lake: Tables, subject: CheckedMirror) -> bool:
-    rules = [rule_for(lake.pipeline, lane.table, subject.path) for lane in subject.lanes]
+    rules = [subject.rule(lake.pipeline, lane) for lane in subject.lanes]
     return any(rule.without or rule.mask or rule.ignores for rule in rules)
 
 
@@ -63,7 +62,7 @@ def _of_columns(
     names = {*subject.decided.by_name}
     without, masked = dict[str, str](), dict[str, str]()
     for lane in subject.lanes:
-        rule = rule_for(lake.pipeline, lane.table, subject.path)
+        rule = subject.rule(lake.pipeline, lane)
         for name in seen.get(lane.id, {}):
             if name not in names:
                 without[name] = name

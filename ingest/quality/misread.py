@@ -18,7 +18,6 @@ from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import Statement
-from ingest.lake.mirrors import rule_for
 from ingest.lake.timeline import Structure
 from ingest.quality.catalogue import TYPES_MISREAD, Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
@@ -82,7 +81,7 @@ def _unshown(
     `json` or `string` it keeps the list on purpose. A negative number is wrong in every type of numbers.
     """
     has_lists = lake.pipeline.about(lane.source).sets_as_lists
-    given = rule_for(lake.pipeline, lane.table, subject.path).columns
+    given = subject.rule(lake.pipeline, lane).columns
     return {
         name: logical
         for name, logical in _declared(effects).items()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from ingest.change import LaneId, TableId
-from ingest.config import Pipeline, matches, target
+from ingest.config import Pipeline, TableRule, matches, target
 from ingest.errors import explain_command
 from ingest.fold import Key, KeyCellError, SchemaStep, key_of_texts
 from ingest.lake import decisions, duck, faults, mirrors, targets
@@ -189,6 +189,15 @@ class CheckedMirror:
         return len(lanes) > 1 and not any(
             rule_for(pipeline, table, self.path).shard_column for _, table in lanes
         )
+
+    def rule(self, pipeline: Pipeline, lane: CheckedLane) -> TableRule:
+        """The rules by which it holds the rows of one of its lanes."""
+        return rule_for(pipeline, lane.table, self.path)
+
+    def following(self, pipeline: Pipeline) -> list[CheckedLane]:
+        """The lanes whose statements it follows; none without a table."""
+        lanes = self.lanes if self.has_table else ()
+        return [lane for lane in lanes if not self.rule(pipeline, lane).ignores]
 
     @property
     def keyed(self) -> bool:

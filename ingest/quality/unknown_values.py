@@ -24,7 +24,6 @@ from ingest.lake.kept_texts import stays_text
 from ingest.lake.lake import Lake
 from ingest.lake.live_rows import live_rows, selected
 from ingest.lake.logged_statements import Statement, approved_ahead, by_lane
-from ingest.lake.mirrors import rule_for
 from ingest.lake.rejects import CONVERTED_SQL, open_sql
 from ingest.lake.resolve import leaves_values
 from ingest.order import is_weak, order_of
@@ -47,9 +46,7 @@ def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Sequence[Sta
     retyped = cache(partial(_open_columns, lake, CONVERTED_SQL))
     for subject in chosen:
         metrics: list[Metric] = []
-        for lane in subject.lanes if subject.has_table else ():
-            if rule_for(lake.pipeline, lane.table, subject.path).ignores:
-                continue
+        for lane in subject.following(lake.pipeline):
             statements = about.get(lane.id, ())
             undecided = [
                 statement
@@ -260,7 +257,7 @@ def _of_required(
     names = [name for name in lacking if name in columns and name not in explained | settled | rejected]
     if not names:
         return
-    rule = rule_for(lake.pipeline, lane.table, subject.path)
+    rule = subject.rule(lake.pipeline, lane)
     for name in names:
         if rule.mask_of(name) == "null":
             continue
