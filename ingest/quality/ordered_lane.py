@@ -57,6 +57,11 @@ class OrderedLane:
         return self.source.kind == "files"
 
     @property
+    def stream_columns(self) -> tuple[str, ...]:
+        """The columns whose values have no common order of arrival; none for files, which come in the order of their names."""
+        return ("topic", '"partition"') if self.source.kind == "kafka" else ()
+
+    @property
     def later_load(self) -> str | None:
         """The place of the last load that is placed among the lane's changes by its position; None if there is none."""
         return later_loads.place_of_last(self.lake, self.lane.id)

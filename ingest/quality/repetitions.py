@@ -279,7 +279,7 @@ def _new_removals(ordered: OrderedLane) -> dict[str, list[str]]:
 
 def _by_name(lane: OrderedLane) -> bool:
     """True if the source's files are in the order of their names."""
-    return lane.source.kind == "files" and lane.source.order_files_by == "name"
+    return lane.in_files and lane.source.order_files_by == "name"
 
 
 _SAID = 'batch order_key event_time topic "transaction" there names types said partly'.split()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ingest.change import LaneId, lane_of
-from ingest.config import Source
 from ingest.errors import counted
 from ingest.lake import duck
 from ingest.lake.lake import Lake
@@ -105,12 +104,12 @@ def _started_again(ordered: OrderedLane, beyond: str = "") -> int:
     several = ordered.in_files and lane.several_new_topics
     if not (lane.floor or lane.turned_back or (several and lane.id in ordered.turned())):
         return 0
-    newest, doubtful = _newer_and_lower(ordered.where, ordered.source, ordered.since)
+    newest, doubtful = _newer_and_lower(ordered, ordered.where)
     [first] = ordered.lake.ask(f"WITH {newest} SELECT min(order_key) AS low FROM ({doubtful}) AS c")
     if first["low"] is None:
         return 0
     left, new = ordered.cells("before", "after"), ordered.cells("after", "before")
-    one_stream = "".join(f" AND o.{name} IS NOT DISTINCT FROM n.{name}" for name in _streams(ordered.source))
+    one_stream = "".join(f" AND o.{name} IS NOT DISTINCT FROM n.{name}" for name in ordered.stream_columns)
     came_before = f"(o.batch < n.batch OR (o.batch = n.batch AND o.arrival < n.arrival{one_stream}))"
     columns = ("batch", "topic", '"partition"', "arrival", "op", "order_key", "after")
     is_beyond = f" AND o.op <> 'read' AND o.order_key > {duck.text(beyond)}" if beyond else ""
@@ -131,7 +130,7 @@ def _started_again(ordered: OrderedLane, beyond: str = "") -> int:
     return int(lost["n"])
 
 
-def _newer_and_lower(of_lanes: str, source: Source, since: int) -> tuple[str, str]:
+def _newer_and_lower(ordered: OrderedLane, of_lanes: str) -> tuple[str, str]:
     """SQL: what came before the new changes of each lane, and those that are newer than it and placed before its end."""
     same = duck.same(duck.LANE, "c", "e")
     before = f"""batches AS (SELECT {duck.LANE_SQL}, batch, max(event_high) AS newest, max(order_high) AS high
@@ -141,11 +140,11 @@ def _newer_and_lower(of_lanes: str, source: Source, since: int) -> tuple[str, st
                 PARTITION BY {duck.LANE_SQL} ORDER BY batch ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)),
         fresh AS (SELECT *, max(event_time) OVER before_it AS newest, max(order_key) OVER before_it AS high
             FROM (SELECT {duck.LANE_SQL}, batch, topic, "partition", "offset", op, order_key, event_time, {_ARRIVAL_KEY} AS arrival
-                FROM {{changes.change}} WHERE batch > {since} AND {of_lanes}) AS each
-            WINDOW before_it AS (PARTITION BY {", ".join((duck.LANE_SQL, "batch", *_streams(source)))}
+                FROM {{changes.change}} WHERE batch > {ordered.since} AND {of_lanes}) AS each
+            WINDOW before_it AS (PARTITION BY {", ".join((duck.LANE_SQL, "batch", *ordered.stream_columns))}
                 ORDER BY arrival ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING))"""
     # changes of one transaction have one time: each is newer than all with higher positions, but not than those of its own
-    stream = (*duck.LANE, "batch", *(name.strip('"') for name in _streams(source)), "event_time")
+    stream = (*duck.LANE, "batch", *(name.strip('"') for name in ordered.stream_columns), "event_time")
     doubtful = f"""SELECT c.batch, c.topic, c."partition", c."offset", c.arrival, c.op, c.order_key
         FROM fresh AS c LEFT JOIN earlier AS e ON c.batch = e.batch AND {same}
         WHERE c.op <> 'read' AND c.order_key < greatest(coalesce(c.high, e.high), coalesce(e.high, c.high))
@@ -154,11 +153,6 @@ def _newer_and_lower(of_lanes: str, source: Source, since: int) -> tuple[str, st
         AND NOT EXISTS (SELECT 1 FROM fresh AS p WHERE {duck.same(stream, "p", "c")}
             AND p.arrival < c.arrival AND p.order_key > c.order_key)"""
     return before, doubtful
-
-
-def _streams(source: Source) -> tuple[str, ...]:
-    """The columns whose values have no common order of arrival; files come in the order of their names."""
-    return ("topic", '"partition"') if source.kind == "kafka" else ()
 
 
 def turned_files(lake: Lake, since: int) -> set[LaneId]:
@@ -175,9 +169,7 @@ def turned_files(lake: Lake, since: int) -> set[LaneId]:
 
 def _first_of_each_stream(ordered: OrderedLane) -> list[str]:
     """Where a source's positions started again, as options of `ingest epoch`."""
-    newest, doubtful = _newer_and_lower(
-        f"source = {duck.text(ordered.lane.source)}", ordered.source, ordered.since
-    )
+    newest, doubtful = _newer_and_lower(ordered, f"source = {duck.text(ordered.lane.source)}")
     places = ordered.lake.ask(
         f"""WITH {newest} SELECT topic, "partition" AS part, min("offset") AS first
         FROM ({doubtful}) AS c GROUP BY topic, "partition" ORDER BY topic, part"""

@@ -18,7 +18,7 @@ def turned_rows(ordered: OrderedLane) -> Iterator[Metric]:
     if not ordered.source.about.counts_rows or not ordered.lane.changes:
         return
     # a file that ends inside a transaction goes on in the next one
-    stream = 'PARTITION BY topic, "partition"' if ordered.source.kind == "kafka" else ""
+    stream = f"PARTITION BY {', '.join(ordered.stream_columns)}" if ordered.stream_columns else ""
     [turned] = ordered.lake.ask(
         f"""WITH rows AS (SELECT topic, "partition", batch, "offset", order_key, sequence,
             concat_ws('\n', op, before, after) AS said, regexp_replace(sequence, ':[0-9]+$', '') AS place

@@ -47,8 +47,8 @@ class Event(NamedTuple):
 
 def stream_of(pipeline: Pipeline, source: str, topic: str, partition: int) -> Stream:
     """The stream of a message: its source with the topic and its partition, or with the file. Messages of one stream arrive in their order."""
-    kinds = {entry.name: entry.kind for entry in pipeline.sources}
-    return source, topic, partition if kinds.get(source) == "kafka" else None
+    entry = pipeline.by_source.get(source)
+    return source, topic, partition if entry is not None and entry.kind == "kafka" else None
 
 
 def event_rows(how: Lifting, marked: Mapping[str, Sequence[str]]) -> Callable[[Batches], Batches]:
