@@ -60,6 +60,7 @@ class ImagesBefore:
         renumbers: positions are counted by the task that reads the source's log: one that is put back may count on, and
             give what it sends again higher positions.
         counts_rows: a position ends with a count of rows, which may start again inside one position (`ingest.formats.About`).
+        shared_reads: rows of a snapshot carry the log's position when it was taken (`ingest.formats.About`).
         clocks_messages: where a message names no transaction, its time is that of the message, not that of the change.
     """
 
@@ -68,6 +69,7 @@ class ImagesBefore:
     key_deletes: bool = False
     renumbers: bool = False
     counts_rows: bool = False
+    shared_reads: bool = False
     clocks_messages: bool = False
 
     def of(self, change: Change) -> Image:
@@ -240,7 +242,7 @@ class Chain:
         if row is None:
             yield NO_ROW
             return
-        if self.images.key_deletes and change.op is Op.DELETE and not self._tells:
+        if self.images.key_deletes and change.op is Op.DELETE and not self._tells_row(change):
             return
         for column, said in self.images.of(change).items():
             had = row.values.get(column)
@@ -250,6 +252,10 @@ class Chain:
             kind = types.first_known(sent, held, self.logical.get(column))
             if not self._may_hide(change, column, said, kind) and not same_value(kind, said, had):
                 yield Mismatch(column, said, had)
+
+    def _tells_row(self, delete: Change) -> bool:
+        """True if a delete's image has more than the key; the table's replica identity may be another one since its last update."""
+        return self._tells and bool(_filled(delete, delete.old_cells.keys() - {*self.table.keys}))
 
     def _is_unsure(self, column: str, said: str | None, change: Change, key: Key, row: Row) -> bool:
         """True if the changes before do not give the value that a row had in a column of an image before."""
@@ -287,10 +293,9 @@ class Chain:
         A row that is already as the change makes it was read later than its position says.
         """
         read, cells = self._last[key], event.change.new_cells
-        is_placed = not read.phase and bool(read.sequence) and number_of(read) is None
         return (
-            is_placed
-            and event.order.sequence > read.sequence
+            self.images.shared_reads
+            and is_after_load(event.order, read)
             and any(each.had != cells.get(each.column) for each in differences)
         )
 
@@ -319,14 +324,25 @@ class Chain:
         self.remember(event)
 
 
+def is_after_load(order: Order, read: Order) -> bool:
+    """True of a place in the log behind the one at which a snapshot was taken that has read a row."""
+    is_placed = not read.phase and bool(read.sequence) and number_of(read) is None
+    return is_placed and order.sequence > read.sequence
+
+
 def lacks_key(change: Change, keys: Sequence[str]) -> bool:
     """True of a delete whose row is named by some other columns than the key, which has the values that mean an unknown one.
 
     An image with all other columns is that of a row whose key is zero, by REPLICA IDENTITY FULL.
     """
     others = change.old_cells.keys() - {*keys}
-    said = {name for name, text in change.old_cells.items() if (text or "").strip("0.")}
+    said = _filled(change, change.old_cells)
     return change.op is Op.DELETE and bool(said) and said < others
+
+
+def _filled(change: Change, names: Iterable[str]) -> set[str]:
+    """Those of some columns in which an image before has neither NULL nor a zero, as the log has it in place of no value."""
+    return {name for name in names if (change.old_cells.get(name) or "").strip("0.")}
 
 
 def _moves_in_time(now: str | None, then: str | None) -> bool:

@@ -379,7 +379,7 @@ class Pipeline:
     def images_before(self, source: str) -> ImagesBefore:
         """How a source writes what rows were before."""
         about = self.about(source)
-        return replace(about.before, counts_rows=about.counts_rows)
+        return replace(about.before, counts_rows=about.counts_rows, shared_reads=about.shared_reads)
 
     def shown(self, place: str) -> str:
         """A path, or a place in it, for display: from the pipeline file's folder on if it is below."""

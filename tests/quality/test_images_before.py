@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ingest.change import TableId
+from ingest.change import Change, Op, TableId
 from ingest.config.entries import QualityRule
 from ingest.config.model import MadeColumn, TableRule
+from ingest.fold import Placed, Table
 from ingest.gold.explain import explain
+from ingest.images_before import Chain, ImagesBefore, Mismatch
 from ingest.lake import decisions, duck
 from ingest.lake.barriers import Barrier, Barriers
 from ingest.lake.decisions import ERASE, ERASE_SECRET, Decision
 from ingest.lake.lake import Lake
 from ingest.lake.names import mirror_path
 from ingest.lake.schemas import CHECKS
+from ingest.order import Order
 from ingest.quality import arrow_rows, images_before
 from ingest.quality.catalogue import NEVER_SENT
 from tests.shops import Shops
@@ -398,6 +401,21 @@ def test_keys_that_move_without_their_large_values_do_not_tell_more_than_the_key
     assert [("11", "large 1"), ("12", "large 2")] == [tuple(row.values()) for row in rows]
 
 
+def test_a_delete_has_only_its_key_again_once_the_replica_identity_is_the_default(tmp_path: Path) -> None:
+    """The first delete after ALTER TABLE ... REPLICA IDENTITY DEFAULT raised a false alarm: updates before it had whole rows."""
+    shops = shop(tmp_path, "debezium", TableRule(match="*item", keys=("id",)))
+    for key in (1, 2, 3):
+        postgres(shops, "c", None, {"id": key, "text": "a", "size": 7})
+    postgres(shops, "u", {"id": 1, "text": "a", "size": 7}, {"id": 1, "text": "b", "size": 7})
+    postgres(shops, "d", {"id": 1, "text": None, "size": 0}, None)
+    assert "done" == shops.run()[0]
+    postgres(shops, "d", {"id": 2, "text": None, "size": 8}, None)
+    postgres(shops, "d", {"id": 3, "text": "a", "size": 7}, None)
+    assert "done" == shops.run()[0]
+    [compared] = shops.compared(0).values()
+    assert {("text", None, "a"), ("size", "8", "7")} == {*differing(compared.proof)}
+
+
 def test_nulls_of_a_deleted_row_are_no_evidence(tmp_path: Path) -> None:
     """AWS DMS writes NULL for all that PostgreSQL's log does not hold of a deleted row (its guide): each was a false alarm."""
     rule = TableRule(match=ITEM, keys=("id",), columns={"id": "int64", "text": "string"})
@@ -423,6 +441,28 @@ def test_a_row_that_was_loaded_may_be_newer_than_its_first_change(tmp_path: Path
     shops = say(shop(tmp_path, "canal"), "INIT", {"id": "1", "text": "c"}, None, 10)
     update(update(shops, 1, "a", "b", 5), 1, "b", "c", 6)
     assert [] == proof(update(shops, 1, "c", "d", 20), 0).broken
+
+
+@pytest.mark.parametrize("is_of_log", [False, True])
+def test_the_position_of_a_loaded_row_may_not_say_when_it_was_read(is_of_log: bool) -> None:
+    """Alibaba DTS gives rows of its full load the number 0, and reads them while changes come: each row that was changed twice
+    meanwhile was a false alarm. Debezium's snapshots name the log's position.
+    """
+    images = ImagesBefore(shared_reads=is_of_log)
+    chain = Chain(Table(("id",), {"id": "int64"}), images=images, loads=True)
+    said = [(0, Op.READ, None, "c"), (5, Op.UPDATE, "a", "b"), (6, Op.UPDATE, "b", "c")]
+    events = [
+        Placed(
+            Order(0, int(at > 0), (at,), 0, (1, at), 0), Change(op=op, before=image(old), after=image(new))
+        )
+        for at, op, old, new in said
+    ]
+    broken = [link.differences for _, _, link in chain.steps(events) if link is not None and link.is_broken]
+    assert ([(Mismatch("text", "a", "c"),)] if is_of_log else []) == broken
+
+
+def image(text: str | None) -> dict[str, str | None] | None:
+    return None if text is None else {"id": "1", "text": text}
 
 
 def test_a_change_of_the_key_is_compared_where_it_leaves(tmp_path: Path) -> None:
