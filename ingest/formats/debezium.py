@@ -80,7 +80,7 @@ ABOUT = About(
         "A MySQL FLOAT read by the snapshot is rounded to six digits.",
         "A MySQL YEAR of 0 arrives as 1900, and NaN in a PostgreSQL NUMERIC without digits as NULL.",
         "A NULL in a column with DEFAULT arrives as that default, unless the converter is configured otherwise.",
-        "PostgreSQL: of a new nullable column that is an array or bytea, or whose DEFAULT is an expression, older rows have NULL until they change.",
+        "PostgreSQL: of a new nullable column that is an array or bytea, or whose DEFAULT is an expression, older rows have NULL (a text: '') until they change.",
         "PostgreSQL: a default is that of the first row with the column, as ALTER COLUMN ... SET DEFAULT has left it until then.",
         "PostgreSQL: a serial column, and one NOT NULL with an expression as DEFAULT, arrives with 0, '' or false as its default.",
         "PostgreSQL: ALTER COLUMN ... TYPE between types that arrive alike (inet, char, text) is seen when a row changes.",
