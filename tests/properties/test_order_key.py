@@ -21,7 +21,7 @@ from ingest.order import (
     topic_key,
 )
 
-MANY = 4_000
+MANY = 1_500
 HUGE = 10**400
 EDGES = (
     0,
@@ -95,7 +95,7 @@ def test_text_order_is_tuple_order() -> None:
         assert (left < right) == (order_key(left) < order_key(right))
         assert (left == right) == (order_key(left) == order_key(right))
         equal += left == right
-    assert equal > 100
+    assert equal > MANY // 60
 
 
 def test_same_place_leaves_arrival_out() -> None:

@@ -219,7 +219,7 @@ def test_rows_read_from_the_source_as_columns_are_those_of_each_message(
     random = Random(f"{name} {rule}")
     source = Source("s", "files", name, path="/none")
     how = Lifting(Pipeline("p", Path("/p.yaml"), "/none", (source,), (rule, TableRule())))
-    for _ in range(10):
+    for _ in range(4):
         messages = [read_rows(random) for _ in range(60)]
         messages.sort(key=lambda each: each.topic)
         page = bronze(messages)
