@@ -61,13 +61,24 @@ def by_spark(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> l
     return merges(filled(spark, tmp_path_factory.mktemp("spark"), BUDGET, "merge"))
 
 
-@pytest.mark.parametrize("budget", [BUDGET, VECTORS], ids=["rewritten", "vectors"])
+@pytest.fixture(scope="module")
+def rewritten(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Depot:
+    """The batches by files that are written again."""
+    return filled(spark, tmp_path_factory.mktemp("rewritten"), BUDGET)
+
+
+@pytest.fixture(scope="module")
+def marked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Depot:
+    """The batches by deletion vectors."""
+    return filled(spark, tmp_path_factory.mktemp("marked"), VECTORS)
+
+
+@pytest.mark.parametrize("way", ["rewritten", "marked"])
 def test_a_batch_reads_as_deltas_own_merge(
-    spark: SparkSession, tmp_path: Path, by_spark: list[dict[str, Any]], budget: int
+    spark: SparkSession, by_spark: list[dict[str, Any]], way: str, request: pytest.FixtureRequest
 ) -> None:
     """An auditor who looks for merges in a mirror's history would find writes of an unknown engine."""
-    depot = filled(spark, tmp_path, budget)
-    first, *later = history(depot)
+    first, *later = history(request.getfixturevalue(way))
     assert ("CREATE TABLE AS SELECT", "6") == (first["operation"], first["operationMetrics"]["numOutputRows"])
     assert ["MERGE"] * 3 == [one["operation"] for one in later]
     for mine, deltas in zip(later, by_spark, strict=True):
@@ -92,11 +103,11 @@ def actions(entry: dict[str, Any]) -> dict[str, list[str]]:
 
 
 @pytest.mark.e2e
-def test_files_and_vectors_are_counted(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_and_vectors_are_counted(rewritten: Depot, marked: Depot) -> None:
     """Whoever watches a table's growth by its history would see files that are not there."""
-    seen = [one["operationMetrics"] for one in merges(filled(spark, tmp_path / "new", BUDGET))]
+    seen = [one["operationMetrics"] for one in merges(rewritten)]
     assert [("1", "1", "3"), ("1", "1", "5"), ("1", "1", "0")] == [files(one) for one in seen]
-    seen = [one["operationMetrics"] for one in merges(filled(spark, tmp_path / "marked", VECTORS))]
+    seen = [one["operationMetrics"] for one in merges(marked)]
     assert [("1", "0", "0"), ("0", "0", "0")] == [files(one) for one in seen[:2]]
     assert [("1", "0", "0"), ("1", "1", "1")] == [tuple(one[name] for name in VECTOR) for one in seen[:2]]
 
@@ -107,11 +118,10 @@ def files(metrics: dict[str, str]) -> tuple[str, ...]:
     return tuple(metrics[name] for name in names)
 
 
-def test_other_engines_read_the_history(spark: SparkSession, tmp_path: Path) -> None:
+def test_other_engines_read_the_history(rewritten: Depot) -> None:
     """A catalog that reads tables by delta-rs or the log by DuckDB would not see what Spark shows."""
-    depot = filled(spark, tmp_path, BUDGET)
-    path = depot.folder / "lake/mirrors/yard/depot"
-    expected = [(one["operation"], one["operationMetrics"]) for one in history(depot)]
+    path = rewritten.folder / "lake/mirrors/yard/depot"
+    expected = [(one["operation"], one["operationMetrics"]) for one in history(rewritten)]
     seen = sorted(deltalake.DeltaTable(path).history(), key=lambda one: one["version"])
     assert expected == [(one["operation"], one["operationMetrics"]) for one in seen]
     found = duckdb.sql(
