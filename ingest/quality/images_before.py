@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest import images_before
-from ingest.change import LOAD_ENDS, Image, Op
+from ingest.change import Image, Op
 from ingest.errors import command, counted
 from ingest.fold import (
     Key,
@@ -60,6 +60,7 @@ from ingest.order import SECOND_HALF, is_weak, order_of
 from ingest.quality.arrow_rows import changes_of_keys, mirror_rows
 from ingest.quality.catalogue import NEVER_SENT, Metric
 from ingest.quality.cell_diff import KeyHistory, clears, key_of_row
+from ingest.quality.not_loaded import ENDS
 from ingest.quality.subjects import NOTHING_CUT, CheckedLane, CheckedMirror, lost_sources
 
 Names = Callable[[], Collection[str]]
@@ -588,7 +589,7 @@ def _is_loaded(lane: ProvenLane, since: int) -> bool:
         return True
     if ends == "marks" and True not in by_snapshot:
         return False
-    is_end = f"coalesce(note, '') LIKE '%{LOAD_ENDS}%'" if ends == "last row" else "false"
+    is_end = ENDS if ends == "last row" else "false"
     return bool(
         lane.lake.ask(
             f"""SELECT 1 AS n FROM {{changes.change}} WHERE {lane.lane.where} AND batch <= {since}

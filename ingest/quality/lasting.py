@@ -169,18 +169,12 @@ def _still_broken(
         for key in keys
         if (named := key_cells(key)).keys() == {*mirror.keys}
     }
-    if not any(
-        lane.floor or lane.truncates or _is_made_again(subject, lane, since) for lane in subject.lanes
-    ):
+    begun = (batch > since for lane in subject.lanes for step, batch in subject.steps(lane) if step.empties)
+    if not (any(lane.floor or lane.truncates for lane in subject.lanes) or any(begun)):
         return [*cells]
     is_unsent = check == NEVER_SENT
     open_still = images_before.still_broken(lake, subject, cells.values(), unsent=is_unsent)
     return [key for key in cells if cells[key] in open_still]
-
-
-def _is_made_again(subject: CheckedMirror, lane: CheckedLane, since: int) -> bool:
-    """True if a statement of a batch after ``since`` has begun a new table, or emptied the old one."""
-    return any(step.empties and batch > since for step, batch in subject.steps(lane))
 
 
 def _known_as_late(verdicts: list[CheckResult], before: Row, left: Row | None) -> list[CheckResult]:
