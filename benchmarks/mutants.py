@@ -166,7 +166,7 @@ MUTANTS = (
     Mutant(
         "a plain CREATE keeps the rows of the table before it",
         "ingest/lake/timeline.py",
-        'proves = self.gone or (effect.note != "if-not-exists" and self.made != made)',
+        'proves = self.left is not None or (effect.note != "if-not-exists" and self.made != made)',
         "proves = False",
         tests=MODEL,
     ),

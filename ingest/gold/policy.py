@@ -29,7 +29,7 @@ from ingest.config import TableRule
 from ingest.ddl import COPIED, EXCHANGED, MOVED, UNREAD, Effect
 from ingest.ddl.effect_model import APART, DETACHED, LOGGED_AGAIN, UNSENT
 from ingest.lake.decisions import APPROVE, DISMISS
-from ingest.lake.logged_statements import Statement, touched
+from ingest.lake.logged_statements import Statement, effects_on, touched
 from ingest.lake.mirrors import Mirror, is_full_row
 from ingest.lake.names import folded
 from ingest.lake.resolve import (
@@ -378,11 +378,9 @@ def _is_applied(statement: Statement, subject: Subject) -> bool:
 def spelt(statements: Iterable[Statement], subject: Subject) -> Iterator[tuple[Statement, Effect]]:
     """The effects of statements on a table, in order, with column names in the spelling of rows and statements."""
     made: dict[str, str] = {}
-    for statement in statements:
-        for effect in statement.effects:
-            if subject.table in touched(effect):
-                yield statement, _spelt(effect, replace(subject, sent={**made, **subject.sent}))
-                made |= dict.fromkeys(columns_made(effect), "unknown")
+    for statement, effect in effects_on(subject.table, statements):
+        yield statement, _spelt(effect, replace(subject, sent={**made, **subject.sent}))
+        made |= dict.fromkeys(columns_made(effect), "unknown")
 
 
 def _spelt(effect: Effect, subject: Subject) -> Effect:

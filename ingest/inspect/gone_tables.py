@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ingest.change import TableId
 from ingest.lake import duck
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.decisions import DISMISS
 from ingest.lake.lanes import with_rows
-from ingest.lake.logged_statements import Statement
+from ingest.lake.logged_statements import by_lane, effects_on
 from ingest.lake.tables import Tables
+from ingest.lake.timeline import departure
 
 if TYPE_CHECKING:
     from ingest.gold.approval import Listed
@@ -19,21 +19,14 @@ if TYPE_CHECKING:
 
 def departed(lake: Tables, logged: Iterable[Listed]) -> dict[str, str]:
     """Mirrors whose source table was dropped or renamed after its last row, and not made again: what became of it."""
-    gone: dict[tuple[str, TableId], tuple[str, Statement, TableId | None]] = {}
-    for statement in {entry.statement.id: entry.statement for entry in logged}.values():
-        for effect in () if statement.decided == DISMISS else statement.effects:
-            lane = statement.source, effect.table
-            if effect.action == "drop_table":
-                gone[lane] = f"dropped {effect.table}", statement, None
-            elif effect.action == "rename_table" and effect.other_table:
-                what = f"renamed {effect.table} to {effect.other_table}"
-                gone[lane] = what, statement, effect.other_table
-                gone.pop((statement.source, effect.other_table), None)
-            elif effect.action in ("create_table", "swap_table"):
-                gone.pop(lane, None)
+    statements = {entry.statement.id: entry.statement for entry in logged}.values()
+    about = by_lane(statement for statement in statements if statement.decided != DISMISS)
+    gone = {lane: left for lane in about if (left := departure(effects_on(lane[1], about[lane]), lane[1]))}
     became: dict[str, str] = {}
     sent = with_rows(lake) if gone else set()
-    for (source, table), (what, statement, to) in gone.items():
+    for (source, table), (statement, effect) in gone.items():
+        to = effect.other_table
+        what = f"renamed {table} to {to}" if to else f"dropped {table}"
         rows = f"{{books}} WHERE changes > 0 AND {duck.of_lane(source, table)}"
         [last] = lake.ask(f"SELECT max(order_high) AS place FROM {rows}")
         if last["place"] is not None and last["place"] < statement.order:

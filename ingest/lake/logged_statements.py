@@ -77,6 +77,12 @@ def by_lane(statements: Iterable[Statement]) -> dict[LaneId, list[Statement]]:
     return about
 
 
+def effects_on(table: TableId, statements: Iterable[Statement]) -> Iterator[tuple[Statement, Effect]]:
+    """The effects of statements on a table, in order, each with its statement."""
+    for statement in statements:
+        yield from ((statement, effect) for effect in statement.effects if table in touched(effect))
+
+
 def touched(effect: Effect) -> tuple[TableId, ...]:
     """The tables of an effect: both names for a rename."""
     if effect.table.table is None or effect.action in OF_TYPES:  # a database, a schema or a type

@@ -251,7 +251,7 @@ def made_by(statement: Statement) -> Made:
 class Presence:
     """Whether a table exists, by its statements in order."""
 
-    gone: bool = False
+    left: tuple[Statement, Effect] | None = None  # by which no table has the name
     made: Made | None = None  # the CREATE by which it exists
 
     def begins(self, effect: Effect, statement: Statement, table: TableId) -> bool:
@@ -261,17 +261,17 @@ class Presence:
         and CREATE TABLE IF NOT EXISTS for an existing table, prove nothing.
         """
         if effect.table == table and effect.action in LEAVES_NAME:
-            self.gone, self.made = True, None
+            self.left, self.made = (statement, effect), None
         elif effect.action == "swap_table":
-            self.gone = False
+            self.left = None
         elif effect.action == "rename_table" and effect.to == table:
-            self.gone = False
+            self.left = None
             return True
         elif effect.action == "create_table":
             made = made_by(statement)
-            proves = self.gone or (effect.note != "if-not-exists" and self.made != made)
+            proves = self.left is not None or (effect.note != "if-not-exists" and self.made != made)
             if proves:
-                self.gone, self.made = False, made
+                self.left, self.made = None, made
             return proves
         return False
 
@@ -336,6 +336,14 @@ def events(effects: Iterable[tuple[Statement, Effect]], table: TableId) -> Itera
     presence = Presence()
     for statement, ring in rings(effects):
         yield TableEvent(statement, ring, presence.begins(ring[0], statement, table))
+
+
+def departure(effects: Iterable[tuple[Statement, Effect]], table: TableId) -> tuple[Statement, Effect] | None:
+    """The drop or the rename by which no table has the name after the effects on it, with its statement; None if one has it."""
+    presence = Presence()
+    for statement, effect in effects:
+        presence.begins(effect, statement, table)
+    return presence.left
 
 
 def moments(effects: Iterable[tuple[Statement, Effect]], table: TableId) -> Iterator[Moment]:

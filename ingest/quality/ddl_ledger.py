@@ -10,7 +10,7 @@ from ingest.ddl.effect_model import Effect
 from ingest.lake import lanes
 from ingest.lake.cleared import Cleared
 from ingest.lake.decisions import DISMISS
-from ingest.lake.logged_statements import Statement, touched
+from ingest.lake.logged_statements import Statement, effects_on
 from ingest.lake.names import mirror_path
 from ingest.lake.resolve import (
     is_pinned,
@@ -79,16 +79,11 @@ def beginning(
         last: the last batch that the mirror has folded.
         did: the states by which it has folded statements, by their names.
     """
-    effects = (
-        (statement, effect)
-        for statement in about
-        if statement.batch <= last and not _is_ignored(statement, rule, did.get(statement.id, ""))
-        for effect in statement.effects
-        if table in touched(effect)
+    counting = (
+        each for each in about if each.batch <= last and not _is_ignored(each, rule, did.get(each.id, ""))
     )
-    cleared = [
-        Cleared(event.place, event.statement.batch) for event in events(effects, table) if event.empties
-    ]
+    happened = events(effects_on(table, counting), table)
+    cleared = [Cleared(event.place, event.statement.batch) for event in happened if event.empties]
     return cleared[-1] if cleared else None
 
 
