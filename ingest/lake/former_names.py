@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import NamedTuple
 
 from ingest.change import TableId
@@ -62,8 +63,7 @@ class Move(NamedTuple):
 class _Names:
     """Which table has each name of a source, by its statements in order."""
 
-    source: str
-    came: Came
+    came: Came  # of the source
     renamed: Collection[TableId]  # the tables whose rows some statement moves
     tables: dict[TableId, FormerNames] = field(default_factory=dict)
     gone: set[TableId] = field(default_factory=set)
@@ -123,7 +123,7 @@ class _Names:
         """Begin a new table, unless it may be there already."""
         if note == "if-not-exists":
             asks = table not in self.tables and table in self.renamed
-            if not asks or (table not in self.gone and self.came(self.source, table, "", statement.order)):
+            if not asks or (table not in self.gone and self.came(table, "", statement.order)):
                 return
         lacks = f"the rows with which {table} was created are in no message" if note == "as-select" else ""
         self._give(table, FormerNames((Tenure(table, statement.order),), lacks))
@@ -133,7 +133,7 @@ class _Names:
     def _doubt_partition(self, table: TableId, statement: Statement) -> None:
         """Doubt a former partition: without a row of its own since its ATTACH, they have come under the other name."""
         attached = self.attached.pop(table, None)
-        if attached and not self.came(self.source, table, attached.order, statement.order):
+        if attached and not self.came(table, attached.order, statement.order):
             self._doubt(table, attached)
 
     def _closed(self, table: TableId, place: str) -> FormerNames:
@@ -173,7 +173,8 @@ def moves(statements: Iterable[Statement], came: Came) -> list[Move]:
     for statement in statements:
         if statement.decided == DISMISS:
             continue
-        of_source = names.setdefault(statement.source, _Names(statement.source, came, renamed))
+        source = statement.source
+        of_source = names.setdefault(source, _Names(partial(came, source), renamed))
         made += (move for move in of_source.take(statement) if not statement.decided)
     return made
 

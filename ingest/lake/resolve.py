@@ -39,6 +39,7 @@ class SentColumn(NamedTuple):
 
 Sent = Callable[[str, TableId], Mapping[str, SentColumn]]
 """The columns that the rows of a source's table have had; one without a name is for rows that a rule excludes."""
+_Sent = Callable[[TableId], Mapping[str, SentColumn]]  # the same of one source
 Came = Callable[..., bool]
 """Whether a table of a source may have sent rows between two places; with a time, rows that are not newer than that; with
 ``surely=True`` whether it has, so that rows whose place is not known do not count."""
@@ -79,67 +80,70 @@ def resolved(
             table that is renamed or becomes a partition.
         came: asked only where a table is renamed, or becomes a partition, whose name has rows: between its CREATE and that.
     """
-    named: dict[str, _Names] = defaultdict(_Names)
+    named, by_source = defaultdict[str, _Names](_Names), defaultdict[str, list[Statement]](list)
     for source, table in lanes:
         named[source].add(table)
-    made: dict[str, _Made] = {}
-    deliveries, spellings = _Deliveries(came), _Spellings(sent)
-    reaches: dict[str, Reach] = {}
-    adjusted: dict[str, AdjustedNames] = {}
-    absent: dict[str, _Absent] = {}
-    with_effects = []
     for statement in statements:
-        names = named[statement.source]
-        if statement.source not in absent:
-            absent[statement.source] = _Absent(
-                names, partial(sent, statement.source), partial(came, statement.source)
-            )
-        effective = absent[statement.source].without_idle_renames(statement)
-        if statement.source not in adjusted:
-            adjusted[statement.source] = AdjustedNames(partial(sent, statement.source))
-        effects, columns = adjusted[statement.source].take(
-            _respelt(effective, names, spellings), statement.order
+        by_source[statement.source].append(statement)
+    sources = {
+        source: _Source.of(of_source, named[source], partial(sent, source), partial(came, source))
+        for source, of_source in by_source.items()
+    }
+    with_effects = (sources[statement.source].take(statement) for statement in statements)
+    return [statement for statement in with_effects if statement is not None]
+
+
+@dataclass(slots=True)
+class _Source:
+    """What the statements of one source so far show of its tables."""
+
+    names: _Names
+    spellings: _Spellings
+    absent: _Absent
+    adjusted: AdjustedNames
+    reach: Reach
+    made: _Made
+    deliveries: _Deliveries
+
+    @classmethod
+    def of(cls, statements: Sequence[Statement], names: _Names, sent: _Sent, came: Came) -> _Source:
+        """A source before the first of all its statements."""
+        reach = Reach(
+            names.exact,
+            partial(_types_sent, sent),
+            came,
+            _places(statements, names, _is_parted),
+            _places(statements, names, _is_logged),
+            _places((each for each in statements if each.decided != DISMISS), names, _clears),
         )
-        respelt = replace(
-            statement, table=names.of(statement.table), effects=tuple(effects), adjusted=columns
-        )
-        if statement.source not in reaches:
-            reaches[statement.source] = Reach(
-                names.exact,
-                partial(_types_sent, sent, statement.source),
-                partial(came, statement.source),
-                _places(statements, statement.source, names, _is_parted),
-                _places(statements, statement.source, names, _is_logged),
-                _places(statements, statement.source, names, _clears, but=DISMISS),
-            )
-        respelt = replace(respelt, effects=tuple(reaches[statement.source].take(respelt)))
-        if statement.kind == "none" and not respelt.effects:  # it only says what later statements reach
-            continue
-        tracked = made.setdefault(statement.source, _Made(names, sent, came))
-        if deliveries.renames_again(respelt):
-            meant: tuple[Effect, ...] = ()
-        else:
-            meant = respelt.effects if statement.decided == DISMISS else tuple(tracked.take(respelt))
-        with_effects.append(deliveries.take(replace(respelt, effects=meant)))
-    return with_effects
+        absent, made = _Absent(names, sent, came), _Made(names, sent, came)
+        return cls(names, _Spellings(sent), absent, AdjustedNames(sent), reach, made, _Deliveries(came))
+
+    def take(self, statement: Statement) -> Statement | None:
+        """The next statement with its effects; None if it only says what later ones reach."""
+        effective = self.absent.without_idle_renames(statement)
+        spelt = _respelt(effective, self.names, self.spellings)
+        effects, columns = self.adjusted.take(spelt, statement.order)
+        table = self.names.of(statement.table)
+        statement = replace(statement, table=table, effects=tuple(effects), adjusted=columns)
+        statement = replace(statement, effects=tuple(self.reach.take(statement)))
+        if statement.kind == "none" and not statement.effects:
+            return None
+        if self.deliveries.renames_again(statement):
+            statement = replace(statement, effects=())
+        elif statement.decided != DISMISS:
+            statement = replace(statement, effects=tuple(self.made.take(statement)))
+        return self.deliveries.take(statement)
 
 
 def _places(
-    statements: Sequence[Statement],
-    source: str,
-    names: _Names,
-    holds: Callable[[Effect], bool],
-    *,
-    but: str | None = None,
+    statements: Iterable[Statement], names: _Names, holds: Callable[[Effect], bool]
 ) -> dict[TableId, list[str]]:
-    """Where the statements of a source have certain effects, by table, in order, ``but`` for those that are decided so."""
+    """Where some statements of a source have certain effects, by table, in order."""
     places: dict[TableId, list[str]] = {}
     for statement in statements:
-        if statement.source != source or statement.decided == but:
-            continue
-        for effect in statement.effects:
-            if holds(effect):
-                places.setdefault(names.of(effect.table), []).append(statement.order)
+        for effect in filter(holds, statement.effects):
+            places.setdefault(names.of(effect.table), []).append(statement.order)
     return places
 
 
@@ -158,12 +162,12 @@ def _clears(effect: Effect) -> bool:
     return effect.action in ("truncate", "drop_table")
 
 
-def _types_sent(sent: Sent, source: str, table: TableId) -> set[str]:
-    return {column.type for name, column in sent(source, table).items() if name} or {"unknown"}
+def _types_sent(sent: _Sent, table: TableId) -> set[str]:
+    return {column.type for name, column in sent(table).items() if name} or {"unknown"}
 
 
-_Mark = tuple[str, str | None, str | None, str, object]
-"""Source, database, schema, text and time of a statement: equal for a repeated delivery.
+_Mark = tuple[str | None, str | None, str, object]
+"""Database, schema, text and time of a statement: equal for a repeated delivery.
 
 One migration runs the same text in several databases within a second.
 """
@@ -171,18 +175,18 @@ One migration runs the same text in several databases within a second.
 
 def _mark(statement: Statement) -> _Mark:
     database, schema, _ = statement.table
-    return statement.source, database, schema, *made_by(statement)
+    return database, schema, *made_by(statement)
 
 
 @dataclass(slots=True)
 class _Deliveries:
-    """The statements delivered so far, for the tables as they are now."""
+    """The statements of a source delivered so far, for the tables as they are now."""
 
-    came: Came = _unknown
+    came: Came
     # and the place of the last delivery
     first: dict[_Mark, tuple[Statement, str]] = field(default_factory=dict)
-    of_table: dict[LaneId, set[_Mark]] = field(default_factory=dict)
-    tables: dict[LaneId, Presence] = field(default_factory=lambda: defaultdict(Presence))
+    of_table: dict[TableId, set[_Mark]] = field(default_factory=lambda: defaultdict(set))
+    tables: dict[TableId, Presence] = field(default_factory=lambda: defaultdict(Presence))
     places: dict[_Mark, set[tuple[int, str] | None]] = field(default_factory=dict)  # of the deliveries
 
     def renames_again(self, statement: Statement) -> bool:
@@ -203,7 +207,7 @@ class _Deliveries:
             self.first[mark] = first_time[0] if first_time else statement, statement.order
             self.places.setdefault(mark, set()).add(_place(statement.order))
             for table in statement.tables:
-                self.of_table.setdefault((statement.source, table), set()).add(mark)
+                self.of_table[table].add(mark)
         return statement
 
     def _is_repeated(self, mark: _Mark, statement: Statement) -> bool:
@@ -213,22 +217,19 @@ class _Deliveries:
             return False
         return all(
             effect.action not in _BY_TURNS
-            or (
-                effect.action == "create_table"
-                and self.tables[statement.source, effect.table].made == made_by(statement)
-            )
+            or (effect.action == "create_table" and self.tables[effect.table].made == made_by(statement))
             for effect in statement.effects
         )
 
     def _follow(self, mark: _Mark, statement: Statement) -> None:
         """Track which tables exist: statements on an earlier table of the same name do not apply to this one."""
         for effect in statement.effects:
-            table = (statement.source, effect.table)
-            if self.tables[table].begins(effect, statement, effect.table):
+            table = effect.table
+            if self.tables[table].begins(effect, statement, table):
                 for other in self.of_table.pop(table, set()) - {mark}:
                     first_time = self.first.get(other)
                     if first_time and (
-                        self._follows(first_time[0], mark) or not _renames(first_time[0], effect.table)
+                        self._follows(first_time[0], mark) or not _renames(first_time[0], table)
                     ):
                         del self.first[other]
 
@@ -260,9 +261,8 @@ def _again(statement: Statement, first: Statement, since: str, came_between: Cam
     if not is_weak(statement.order):
         return replace(statement, effects=())
     if first.carried:
-        low = behind(since)
-        span = low, statement.order, statement.event_time
-        moved = {table for table in first.carried if came_between(statement.source, table, *span)}
+        span = behind(since), statement.order, statement.event_time
+        moved = {table for table in first.carried if came_between(table, *span)}
         renames = [effect for effect in statement.effects if effect.other_table in moved]
         return replace(statement, effects=tuple(renames))
     renames = [effect for effect in statement.effects if effect.action == "rename_table"]
@@ -369,31 +369,26 @@ class _Spellings:
     A server that keeps the case may have two tables; the rows of the second one come after its CREATE.
     """
 
-    sent: Sent
-    same: set[tuple[str, TableId, TableId]] = field(default_factory=set)
-    there: set[LaneId] = field(default_factory=set)  # tables that statements have created
-    # dropped or renamed away in the rows' spelling
-    gone: set[LaneId] = field(default_factory=set)
+    sent: _Sent
+    same: set[tuple[TableId, TableId]] = field(default_factory=set)
+    there: set[TableId] = field(default_factory=set)  # tables that statements have created
+    gone: set[TableId] = field(default_factory=set)  # dropped or renamed away in the rows' spelling
 
     def note(self, statement: Statement, effect: Effect, table: TableId) -> str | None:
         """The note of an effect on a table; takes account of it."""
-        source = statement.source
-        place = source, table
-        if effect.action in LEAVES_NAME:
-            if effect.table == table or (source, effect.table, table) in self.same:
-                self.gone.add(place)
+        spelling = effect.table, table
+        is_same = effect.table == table or spelling in self.same
+        if effect.action in LEAVES_NAME and is_same:
+            self.gone.add(table)
+        if effect.action != "create_table" or (effect.note == "if-not-exists" and table not in self.gone):
             return effect.note
-        if effect.action != "create_table" or (effect.note == "if-not-exists" and place not in self.gone):
-            return effect.note
-        spelling = (source, effect.table, table)
-        is_same = effect.table == table or place in self.gone or spelling in self.same
-        if not is_same and statement.decided != APPROVE:
-            seen = self.sent(source, table).values()
-            if place in self.there or any(sent.low < statement.order for sent in seen):
+        if not is_same and table not in self.gone and statement.decided != APPROVE:
+            seen = self.sent(table).values()
+            if table in self.there or any(sent.low < statement.order for sent in seen):
                 return DOUBTED
         self.same.add(spelling)
-        self.there.add(place)
-        self.gone.discard(place)
+        self.there.add(table)
+        self.gone.discard(table)
         return effect.note
 
 
@@ -486,8 +481,8 @@ class _Made:
     """What was done to tables since they were created or renamed."""
 
     names: _Names
-    sent: Sent = _nothing_sent
-    came: Came = _unknown
+    sent: _Sent
+    came: Came
     effects: dict[TableId, list[Effect]] = field(default_factory=dict)
     # the same under all names that a table has had; a copy LIKE another one begins with what was done to that
     lives: dict[TableId, list[Effect]] = field(default_factory=dict)
@@ -537,7 +532,7 @@ class _Made:
         return replace(effect, keys=self.structures[like].keys)
 
     def _was_there(self, table: TableId, statement: Statement) -> bool:
-        sent = self.sent(statement.source, table)
+        sent = self.sent(table)
         return bool(self.lives.get(table)) or any(column.low < statement.order for column in sent.values())
 
     def _record(self, table: TableId, done: Effect) -> None:
@@ -580,8 +575,8 @@ class _Made:
         if any(effect.action in _BRING_ROWS for effect in done):
             return False
         # most partitions send no row under their own name, and `sent` asks for all of them at once
-        has_sent = table in self.names.exact or bool(self.sent(statement.source, table))
-        return not has_sent or not self.came(statement.source, table, self.created[table], statement.order)
+        has_sent = table in self.names.exact or bool(self.sent(table))
+        return not has_sent or not self.came(table, self.created[table], statement.order)
 
     def _exchanging(self, statement: Statement) -> list[Effect]:
         """The effects; renames that exchange names are spelt all together, by the names from before the statement."""
@@ -601,7 +596,7 @@ class _Made:
         """
         if effect.action not in ("add_primary_key", *_OF_A_COLUMN):
             return effect  # and the lake is not asked what rows have had
-        rows = self.sent(statement.source, effect.table)
+        rows = self.sent(effect.table)
         sent = rows.keys()
         if effect.note == EXCHANGED:  # rows after the statement show each name under another column
             earlier = {name for name, column in rows.items() if column.low < statement.order}
@@ -630,7 +625,7 @@ class _Made:
         folded, is_mysql = name.casefold(), effect.dialect in (None, "mysql")
         made = structure.names.get(folded)
         if effect.action == "modify_column" and effect.type is not None and is_mysql and made != name:
-            sent = self.sent(statement.source, effect.table)
+            sent = self.sent(effect.table)
             others = [other for other in sent if other != name and other.casefold() == folded]
             old = made or (others[0] if len(others) == 1 and folded not in structure.gone else name)
             if old != name and _takes(sent, old, name, statement.order):
@@ -639,7 +634,7 @@ class _Made:
 
     def _respelling(self, effect: Effect, structure: Structure, statement: Statement) -> Iterator[Effect]:
         """``RENAME COLUMN c TO c`` as the change of letter case that it is; nothing if the column has that name."""
-        rows = self.sent(statement.source, effect.table)
+        rows = self.sent(effect.table)
         spelt = self._spelt(effect, structure, statement)
         old, name = spelt.name, spelt.new_name
         if old != name and (name in rows or old not in rows or rows[old].high <= statement.order):
@@ -681,7 +676,7 @@ class _Made:
             # it was renamed away and comes back, with what was done to it meanwhile
             yield Effect("swap_table", new, to=old)
             yield from (self._spelt(_emptied(_onto(new, change)), before, statement) for change in done)
-        elif _is_created(done) and (of_others or not self.sent(statement.source, old)):
+        elif _is_created(done) and (of_others or not self.sent(old)):
             # a table that a rule excludes has sent rows, too
             yield Effect("drop_table", old)  # it was empty, and its name is unused
             create, *changes = done
@@ -706,7 +701,7 @@ class _Made:
     ) -> Iterator[Effect]:
         """The columns that were given to a migration tool's copy, which takes the table's place."""
         if done and done[0].action == "create_table" and done[0].columns:
-            sent = self.sent(statement.source, table).items()
+            sent = self.sent(table).items()
             earlier = {name: column.type for name, column in sent if name and column.high < statement.order}
             yield from (_onto(table, change) for change in before.changed_to(done[0], earlier))
         for change in done:
@@ -715,14 +710,10 @@ class _Made:
 
     def _rows_are_of_others(self, table: TableId, statement: Statement) -> bool:
         """True if a table's name has rows before a statement or after it, but this table has sent none of them."""
-        rows, since = self.sent(statement.source, table).values(), self.created.get(table)
+        rows, since = self.sent(table).values(), self.created.get(table)
         if rows and all(statement.order < row.low for row in rows):
             return True
-        return (
-            bool(rows)
-            and since is not None
-            and not self.came(statement.source, table, since, statement.order)
-        )
+        return bool(rows) and since is not None and not self.came(table, since, statement.order)
 
     def _replace(self, table: TableId) -> None:
         """Another table has the name now: the earlier table, now elsewhere, is no longer its history."""
