@@ -172,7 +172,7 @@ MUTANTS = (
     ),
     Mutant(
         "column names of statements in another letter case are unknown",
-        "ingest/gold/policy.py",
+        "ingest/lake/names.py",
         "if other.casefold() == name.casefold()]",
         "if other == name]",
         tests=MODEL,

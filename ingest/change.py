@@ -84,6 +84,11 @@ class TableId(NamedTuple):
         """Its name in its schema; empty without one."""
         return self.table or ""
 
+    @property
+    def folded(self) -> TableId:
+        """The table in whatever letters statements and rows spell it."""
+        return TableId(*(part and part.casefold() for part in self))
+
 
 NO_TABLE = TableId(None, None, None)
 LaneId = tuple[str, TableId]

@@ -83,25 +83,20 @@ def observe(changes: Iterable[Change]) -> dict[TableId, dict[str, SeenColumn]]:
                 sent = change.types.get(name, "unknown")  # a bare decimal lacks precision and scale
                 column.sent = column.sent if sent in ("unknown", "decimal") else sent
     for table, columns in seen.items():
-        types_of = declared.get(_folded(table), {})
+        types_of = declared.get(table.folded, {})
         for name, column in columns.items():
             column.declared = types_of.get(name.casefold())
     return seen
 
 
-def _folded(table: TableId) -> TableId:
-    """A table in whatever letters statements and rows spell it."""
-    return TableId(*(part and part.casefold() for part in table))
-
-
 def _declare(declared: dict[TableId, dict[str, str]], change: Change) -> None:
     """Follow a statement: the types of columns by table, all names without letter case."""
     for effect in of_change(change).effects:
-        of_table = declared.setdefault(_folded(effect.table), {})
+        of_table = declared.setdefault(effect.table.folded, {})
         if effect.action == "create_table" and effect.note != "if-not-exists":
             of_table.clear()
         if effect.action == "rename_table" and (to := effect.other_table) is not None:
-            declared[_folded(to)] = declared.pop(_folded(effect.table))
+            declared[to.folded] = declared.pop(effect.table.folded)
         if effect.action in ("drop_column", "rename_column") and (
             kind := of_table.pop(effect.name.casefold(), None)
         ):

@@ -31,7 +31,7 @@ from ingest.ddl.effect_model import APART, DETACHED, LOGGED_AGAIN, UNSENT
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement, effects_on, touched
 from ingest.lake.mirrors import Mirror, is_full_row
-from ingest.lake.names import folded
+from ingest.lake.names import as_spelt, folded
 from ingest.lake.resolve import (
     CARRIED,
     DOUBTED,
@@ -91,11 +91,7 @@ class Subject:
 
     def column(self, name: str, but: object = None) -> str:
         """A column in the rows' spelling: letter case is ignored if only one column has such a name."""
-        names = (self.sent.keys() | self.known.keys()) - {but}
-        if name in names:
-            return name
-        alike = [other for other in names if other.casefold() == name.casefold()]
-        return alike[0] if len(alike) == 1 else name
+        return as_spelt(name, (self.sent.keys() | self.known.keys()) - {but})
 
 
 @dataclass(frozen=True, slots=True)

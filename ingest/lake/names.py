@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Collection
 
 from ingest.change import TableId
 
@@ -89,6 +90,12 @@ def column_name(name: str, taken: set[str]) -> str:
         encoded += "_"
     taken.add(folded(encoded))
     return encoded
+
+
+def as_spelt(name: str, names: Collection[str]) -> str:
+    """A name as it is among some; letter case is ignored if only one of them is so."""
+    alike = [other for other in names if other.casefold() == name.casefold()]
+    return name if name in names or len(alike) != 1 else alike[0]
 
 
 def folded(name: str) -> str:

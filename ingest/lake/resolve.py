@@ -21,6 +21,7 @@ from ingest.ddl.effect_model import APART, DETACHED, LOGGED, LOGGED_AGAIN, REACH
 from ingest.lake.adjusted_names import AdjustedNames
 from ingest.lake.decisions import APPROVE, DISMISS
 from ingest.lake.logged_statements import Statement
+from ingest.lake.names import as_spelt
 from ingest.lake.reach import Reach
 from ingest.lake.timeline import LEAVES_NAME, RESPELT, Presence, Structure, made_by
 from ingest.order import behind, is_weak, order_of, same_place
@@ -344,22 +345,18 @@ class _Names:
     """The tables of one source that have rows."""
 
     exact: set[TableId] = field(default_factory=set)
-    folded: dict[tuple[str | None, ...], set[TableId]] = field(default_factory=dict)
+    folded: dict[TableId, set[TableId]] = field(default_factory=lambda: defaultdict(set))
 
     def add(self, table: TableId) -> None:
         self.exact.add(table)
-        self.folded.setdefault(_folded(table), set()).add(table)
+        self.folded[table.folded].add(table)
 
     def of(self, table: TableId) -> TableId:
         """The table of this name; letter case is ignored if only one table matches."""
         if table in self.exact:
             return table
-        matching = self.folded.get(_folded(table), ())
+        matching = self.folded.get(table.folded, ())
         return next(iter(matching)) if len(matching) == 1 else table
-
-
-def _folded(table: TableId) -> tuple[str | None, ...]:
-    return tuple(part and part.casefold() for part in table)
 
 
 @dataclass(slots=True)
@@ -415,7 +412,7 @@ def _dropped(effect: Effect, names: _Names) -> Iterator[Effect]:
     parts = 1 if wanted.schema is None else 2
     tables = [table for table in names.exact if table[:parts] == wanted[:parts]]
     if not tables:
-        tables = [table for table in names.exact if _folded(table)[:parts] == _folded(wanted)[:parts]]
+        tables = [table for table in names.exact if table.folded[:parts] == wanted.folded[:parts]]
     yield effect
     yield from (Effect("drop_table", table) for table in sorted(tables, key=str))
 
@@ -626,8 +623,7 @@ class _Made:
         made = structure.names.get(folded)
         if effect.action == "modify_column" and effect.type is not None and is_mysql and made != name:
             sent = self.sent(effect.table)
-            others = [other for other in sent if other != name and other.casefold() == folded]
-            old = made or (others[0] if len(others) == 1 and folded not in structure.gone else name)
+            old = made or (name if folded in structure.gone else as_spelt(name, sent.keys() - {name}))
             if old != name and _takes(sent, old, name, statement.order):
                 yield Effect("rename_column", effect.table, old, to=name)
         yield effect

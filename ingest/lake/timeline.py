@@ -12,7 +12,7 @@ from ingest.ddl import EXCHANGED, UNREAD, ColumnDefinition, Effect
 from ingest.ddl.columns import implicit
 from ingest.ddl.effect_model import COPIED, REACHED, definition_of, of_column
 from ingest.lake.logged_statements import Statement
-from ingest.lake.names import folded
+from ingest.lake.names import as_spelt, folded
 from ingest.values.conversions import UNSAID, named
 
 LEAVES_NAME = ("drop_table", "rename_table")
@@ -123,8 +123,7 @@ class Structure:
         made = self.names.get(self.fold(name))
         if made is not None and (made in sent or name not in sent):
             return made
-        others = [other for other in sent if other.casefold() == name.casefold()]
-        return name if name in sent or len(others) != 1 else others[0]
+        return as_spelt(name, sent)
 
     def after(self, effect: Effect, place: str = "", *, finds: bool = False) -> Structure:
         """The structure after an effect at a place; renames that exchange names apply together, with the last of them.

@@ -45,17 +45,12 @@ class ForeignKey:
     @property
     def own(self) -> LaneId:
         """Its table."""
-        return _folded(self.source, self.table)
+        return self.source, self.table.folded
 
     @property
     def other(self) -> LaneId:
         """The table to which it refers."""
-        return _folded(self.source, self.to)
-
-
-def _folded(source: str, table: TableId) -> LaneId:
-    """A table in whatever letters statements and rows spell it."""
-    return source, TableId(*(None if part is None else part.casefold() for part in table))
+        return self.source, self.to.folded
 
 
 @dataclass(slots=True)
@@ -67,7 +62,7 @@ class _Keys:
     def take(self, effect: Mapping[str, Any], source: str, order: str) -> None:
         """Follow one effect."""
         table, to = TableId(*effect["table"]), effect.get("to")
-        place = _folded(source, table)
+        place = source, table.folded
         match effect["action"]:
             case "add_foreign_key" if effect.get("keys") and isinstance(to, list):
                 columns, referred = tuple(effect["keys"]), tuple(effect["made_of"])
@@ -99,7 +94,7 @@ def foreign_keys(statements: Iterable[Row]) -> list[ForeignKey]:
 
 def mirrors_of(lake: Tables, keys: Iterable[ForeignKey], lanes: Sequence[Row]) -> set[str]:
     """The paths of the mirrors whose rows may have gone with new changes of the tables to which they refer."""
-    tables = {_folded(*lane_of(row)): row for row in lanes if row["table"] is not None}
+    tables = {(row["source"], TableId.of(row).folded): row for row in lanes if row["table"] is not None}
     paths = set()
     for key in keys:
         referrer, other = tables.get(key.own), tables.get(key.other)
@@ -113,7 +108,9 @@ def of_mirrors(
     lake: Tables, chosen: Sequence[CheckedMirror], since: int, keys: Collection[ForeignKey]
 ) -> Iterator[Metric]:
     """Count the rows that are older than what took them away, among the changes after the batch ``since``."""
-    lanes = {_folded(*lane.id): (subject, lane) for subject in chosen for lane in subject.lanes}
+    lanes = {
+        (lane.source, lane.table.folded): (subject, lane) for subject in chosen for lane in subject.lanes
+    }
     for key in keys:
         if key.own not in lanes or key.other not in lanes:
             continue
