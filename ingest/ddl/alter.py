@@ -226,9 +226,19 @@ def _clauses(items: Sequence[Token], scope: Scope) -> list[Sequence[Token]]:
         verb not in _AFTER_A_COLUMN and clause.word(1) in _PARTITIONS
     ):
         return [items]  # always alone; its commas separate partitions
-    parts = split(items)
+    parts = _without_order(split(items))
     starts = _STARTS.get(scope.dialect)
     return parts if starts is None else [clause for part in parts for clause in _in_a_row(part, starts)]
+
+
+def _without_order(parts: Sequence[Sequence[Token]]) -> list[Sequence[Token]]:
+    """The clauses without the further columns of MySQL's ``ORDER BY a, b DESC``, whose commas separate no clauses."""
+    clauses: list[Sequence[Token]] = []
+    for part in parts:
+        orders = bool(clauses) and clauses[-1][0].word == "ORDER"
+        if not (orders and (len(part) == 1 or [token.word for token in part[1:]] in (["ASC"], ["DESC"]))):
+            clauses.append(part)
+    return clauses
 
 
 def _in_a_row(items: Sequence[Token], starts: Collection[str]) -> list[Sequence[Token]]:
@@ -364,7 +374,8 @@ def _drops_property(cursor: Cursor, scope: Scope) -> bool:
     words = (cursor.word(), cursor.word(1))
     is_of_db2 = scope.dialect == "db2" and words in _PROPERTIES_IN_DB2
     is_identity = words[0] == "IDENTITY" and scope.dialect in ("oracle", "db2")
-    return is_identity or words in _PROPERTIES or is_of_db2
+    is_group = words == ("COLUMN", "GROUP") and cursor.is_symbol("(", 2)  # of OceanBase's columns
+    return is_identity or is_group or words in _PROPERTIES or is_of_db2
 
 
 def _drop(cursor: Cursor, scope: Scope, table: TableId) -> Sequence[Effect]:
