@@ -190,7 +190,8 @@ def _retype(moment: Moment) -> Iterator[SchemaStep]:
         solid=effect.solid,
         zero=columns.zero(effect, _default_before(column, effect)) if effect.solid else None,
         computed=effect.note in (COMPUTED, "generated"),
-        serial=effect.note == "identity",
+        # of a column that had AUTO_INCREMENT before, MySQL and MariaDB leave zeros alone
+        serial=effect.note == "identity" and column.note != "identity",
     )
     is_told = bool(step.old) and not (step.solid or step.serial or kept_texts.takes_json_away(step))
     if not is_told or step.conversion() != KEEP:

@@ -189,6 +189,16 @@ def test_a_zero_that_was_gone_before_keys_were_numbered(tmp_path: Path, stays: b
     assert stays == bool(depot.lake().ask("SELECT 1 AS n FROM {rejects}"))
 
 
+def test_a_zero_stays_in_keys_that_were_numbered_before(tmp_path: Path) -> None:
+    """A server copies zeros from one AUTO_INCREMENT column to another (`mysql_alter_table`); the whole table was asked for."""
+    depot = Depot(unstarted(2), tmp_path, Warm(), TableRule("yard.*"))
+    depot.ddl("CREATE TABLE depot (id INT AUTO_INCREMENT PRIMARY KEY, n INT)").row(id="0", n="1")
+    depot.ddl("ALTER TABLE depot MODIFY id BIGINT AUTO_INCREMENT").row(id="3", n="3")
+    depot.ddl("ALTER TABLE depot CHANGE id key_id BIGINT UNSIGNED AUTO_INCREMENT")
+    assert ("done", "") == depot.run(checked=True)
+    assert [] == depot.lake().ask("SELECT reason FROM {rejects}")
+
+
 FILLED: dict[str, tuple[list[Any], bool]] = {  # by what rows have in the column when it becomes NOT NULL: statements and rows before it, and whether some value is not known
     "a default": (["ALTER TABLE depot ADD n INT DEFAULT 3"], False),
     "a default of NOT NULL": (["ALTER TABLE depot ADD n INT NOT NULL DEFAULT 3"], False),
