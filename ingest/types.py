@@ -184,6 +184,16 @@ def gains_fraction(before: str, new: str) -> bool:
     return old is not None and parts is not None and parts[1] > old[1]
 
 
+def loses_converted(before: str, new: str) -> bool:
+    """True if a column of a type cannot hold what its values become as those of a logical type, or not all of their digits: a
+    DATE as DATETIME, a FLOAT as DOUBLE, a whole number as one of these.
+    """
+    after = delta(new)
+    return (before, after) in (("DATE", "TIMESTAMP_NTZ"), ("FLOAT", "DOUBLE")) or (
+        before in _DIGITS and after in _FLOATS
+    )
+
+
 def _says_nothing(known: str, other: str) -> bool:
     return known == "unknown" or (known == "decimal" and family(other) in ("integer", "decimal"))
 

@@ -387,10 +387,12 @@ def _with_declared(rows: dict[str, str], declared: Mapping[str, str], mirror: Mi
 
     A statement's type and the type that a connector sends may differ permanently (TINYINT(1) and boolean). So a
     statement alone only widens a column, unless the rows carry no types at all. But it may give digits after the point to
-    numbers: rows may say DECIMAL without them, and the old values get them at once.
+    numbers: rows may say DECIMAL without them, and the old values get them at once. So do those of a DATE that becomes a
+    DATETIME, of a FLOAT that becomes a DOUBLE and of a whole number that becomes one of these: they are converted in the
+    statement's own batch, which may have rows of the old type alone.
     """
     merged = dict(rows)
-    delta_types = mirror.delta_types
+    delta_types, known = mirror.delta_types, mirror.logical_types
     untyped = bool(rows) and set(rows.values()) == {"unknown"}
     for name, logical in declared.items():
         sent = rows.get(name, "unknown")
@@ -398,6 +400,10 @@ def _with_declared(rows: dict[str, str], declared: Mapping[str, str], mirror: Mi
         before = delta_types.get(name, "") if sent in ("decimal", "unknown") else whole
         if types.gains_fraction(before, logical):
             merged[name] = types.common(sent, logical)
+            continue
+        shown = known.get(name, "unknown") if sent == "unknown" else sent
+        if types.loses_converted(types.delta(shown), logical):
+            merged[name] = types.common(shown, logical)
             continue
         if sent != "unknown":
             continue

@@ -487,6 +487,50 @@ def test_a_whole_number_gets_a_fraction_that_only_the_statement_gives(
     assert [Decimal(7), Decimal("2.25"), Decimal("2.1234")] == [one["n"] for one in found]
 
 
+@pytest.mark.one_of(2, "cut")
+@pytest.mark.parametrize("cut", ["after", "both"])
+def test_values_that_a_wider_type_converts_are_held_before_a_row_has_it(tmp_path: Path, cut: str) -> None:
+    """The column stayed DATE, FLOAT or INT: its values became NULL, or lost what a DOUBLE has of a FLOAT, as keys do, which
+    no later change found again.
+    """
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*"))
+    columns = {
+        "day": ("date", "2024-01-02", "datetime", "2024-01-03 04:05:06"),
+        "ratio": ("float", "0.1", "double", "0.3"),
+        "count": ("int", "2147483647", "float", "0.5"),
+        "total": ("bigint", "9007199254740993", "double", "0.5"),
+    }
+    keyed = {"table": "ratios", "pkNames": ["ratio"], "isDdl": False, "sql": ""}
+    first = {name: text for name, (_, text, *_) in columns.items()}
+    depot.say(
+        isDdl=False, sql="", type="INSERT", pkNames=["id"], data=[{"id": "1"} | first],
+        mysqlType={"id": "int"} | {name: old for name, (old, *_) in columns.items()},
+    )  # fmt: skip
+    depot.say(isDdl=True, sql="CREATE TABLE ratios (ratio FLOAT PRIMARY KEY)", type="DDL", table="ratios")
+    depot.say(**keyed, type="INSERT", data=[{"ratio": "0.1"}], mysqlType={"ratio": "float"})
+    if cut == "both":
+        assert ("done", "") == depot.run(checked=True)
+    clauses = ", ".join(f"MODIFY {name} {new}" for name, (*_, new, _) in columns.items())
+    depot.ddl(f"ALTER TABLE depot {clauses}")
+    depot.say(isDdl=True, sql="ALTER TABLE ratios MODIFY ratio DOUBLE", type="DDL", table="ratios")
+    assert ("done", "") == depot.run(checked=True)
+    depot.say(
+        isDdl=False, sql="", type="INSERT", pkNames=["id"],
+        data=[{"id": "2"} | {name: text for name, (*_, text) in columns.items()}],
+        mysqlType={"id": "int"} | {name: new for name, (*_, new, _) in columns.items()},
+    )  # fmt: skip
+    gone = [{"ratio": "0.10000000149011612"}]
+    depot.say(**keyed, type="DELETE", data=gone, mysqlType={"ratio": "double"})
+    assert ("done", "") == depot.run(checked=True)
+    lake = depot.lake()
+    mirror = lake.ask_mirror("mirrors/yard/depot", "SELECT * EXCLUDE (id) FROM {mirror} AS m ORDER BY id")
+    assert [str(cell) for cell in mirror[0].values()] == [
+        *("2024-01-02 00:00:00", "0.10000000149011612", "2147483600.0", "9007199254740992.0")
+    ]
+    assert [] == lake.ask_mirror("mirrors/yard/ratios", "SELECT ratio FROM {mirror} AS m")
+    assert [] == lake.ask("SELECT reason FROM {rejects}")
+
+
 def test_keys_whose_type_comes_later_stay_the_texts_that_came(tmp_path: Path) -> None:
     """As numbers `01` and `1` are one key: two source rows would become one, or a text that is not a number be lost."""
     depot = Depot(unstarted(2), tmp_path, Warm(), TableRule("yard.*"))
