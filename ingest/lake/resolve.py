@@ -455,8 +455,8 @@ class _Absent:
     def _of_database(self, wanted: TableId) -> list[TableId]:
         """The tables of a database, or of one of its schemas."""
         parts = 1 if wanted.schema is None else 2
-        name = _folded(wanted)[:parts]
-        return [table for table in self.there | self.names.exact if _folded(table)[:parts] == name]
+        name = wanted.folded[:parts]
+        return [table for table in self.there | self.names.exact if table.folded[:parts] == name]
 
     def _is_absent(self, table: TableId, to: TableId, place: str) -> bool:
         """True if a table has lost its name, or if nothing tells of it and a table has the name that it would get: then the

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ingest.change import LaneId, TableId, lane_of
+from ingest.change import LaneId, TableId
 from ingest.config import target
 from ingest.errors import counted
 from ingest.lake import duck
