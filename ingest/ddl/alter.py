@@ -74,15 +74,12 @@ def alter_table(cursor: Cursor, scope: Scope, *, ignore: bool = False) -> tuple[
     With ``ignore`` whatever meets a unique key or a partition takes rows away; so does a new unique key in the copy that
     an online schema tool fills.
     """
-    guarded = cursor.accept("IF", "EXISTS")
+    cursor.accept("IF", "EXISTS")
     only = scope.dialect == "postgres" and cursor.accept("ONLY")
     table = scope.table(cursor)
     cursor.symbol("*")
     cursor.patience()
-    found, why = altered(table, cursor, scope, ignore=ignore, only=only)
-    if guarded:
-        found = [replace(each, guarded=True) if each.action == "rename_table" else each for each in found]
-    return found, why
+    return altered(table, cursor, scope, ignore=ignore, only=only)
 
 
 def altered(

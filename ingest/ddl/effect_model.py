@@ -101,8 +101,8 @@ class Effect:
     For ``add_foreign_key``, ``note`` is what MySQL does to rows by it, which its binary log does not contain; ``keys`` are
     its columns, and ``made_of`` those of the table ``to`` to which they refer, if the statement names both.
     For ``drop_database``, ``table`` names the database, or its schema, alone.  ``guarded`` is True of a column that
-    is added only IF NOT EXISTS, and of a table that is renamed only IF EXISTS; ``solid`` of a column that MySQL changes to
-    NOT NULL, so that NULLs become zeros, and of a primary key that it adds, whose columns it changes so;
+    is added only IF NOT EXISTS; ``solid`` of one that MySQL changes to NOT NULL, so that NULLs become zeros, and of a
+    primary key that it adds, whose columns it changes so;
     ``dialect`` is whose rules convert the values of a retyped column, where they are not MySQL's.  ``charset`` is also
     that of a table's new columns (``create_table``, ``default_charset``), or of all its texts (``convert_charset``).
     ``only`` is True where the statement leaves a table's children alone, ``cascade`` where it says CASCADE.

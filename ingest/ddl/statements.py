@@ -370,14 +370,12 @@ def _rename(cursor: Cursor, scope: Scope) -> _Found:
         return (), f"RENAME {cursor.word()} changes no table's rows or columns"
     if cursor.word(1) != "TO":
         cursor.accept("TABLE") or cursor.accept("TABLES")
-    guarded = cursor.accept("IF", "EXISTS")
-    return [
-        _renamed(Cursor(part), scope, guarded=guarded) for part in split(cursor.rest())
-    ], "renames a table"
+    cursor.accept("IF", "EXISTS")
+    return [_renamed(Cursor(part), scope) for part in split(cursor.rest())], "renames a table"
 
 
-def _renamed(cursor: Cursor, scope: Scope, *, guarded: bool) -> Effect:
-    guarded = cursor.accept("IF", "EXISTS") or guarded
+def _renamed(cursor: Cursor, scope: Scope) -> Effect:
+    cursor.accept("IF", "EXISTS")
     old = scope.table(cursor)
     cursor.patience()
     if not cursor.accept("TO"):
@@ -385,7 +383,7 @@ def _renamed(cursor: Cursor, scope: Scope, *, guarded: bool) -> Effect:
     new = scope.table(cursor, like=old if scope.dialect != "mysql" else None)
     if not cursor.done:
         raise Unread(f"{cursor.peek().text[:40]!r} follows the new name")
-    return Effect("rename_table", old, to=new, guarded=guarded)
+    return Effect("rename_table", old, to=new)
 
 
 def _truncate(cursor: Cursor, scope: Scope) -> _Found:

@@ -100,7 +100,6 @@ class _Source:
 
     names: _Names
     spellings: _Spellings
-    absent: _Absent
     adjusted: AdjustedNames
     reach: Reach
     made: _Made
@@ -117,13 +116,12 @@ class _Source:
             _places(statements, names, _is_logged),
             _places((each for each in statements if each.decided != DISMISS), names, _clears),
         )
-        absent, made = _Absent(names, sent, came), _Made(names, sent, came)
-        return cls(names, _Spellings(sent), absent, AdjustedNames(sent), reach, made, _Deliveries(came))
+        made = _Made(names, sent, came)
+        return cls(names, _Spellings(sent), AdjustedNames(sent), reach, made, _Deliveries(came))
 
     def take(self, statement: Statement) -> Statement | None:
         """The next statement with its effects; None if it only says what later ones reach."""
-        effective = self.absent.without_idle_renames(statement)
-        spelt = _respelt(effective, self.names, self.spellings)
+        spelt = _respelt(statement, self.names, self.spellings)
         effects, columns = self.adjusted.take(spelt, statement.order)
         table = self.names.of(statement.table)
         statement = replace(statement, table=table, effects=tuple(effects), adjusted=columns)
@@ -415,59 +413,6 @@ def _dropped(effect: Effect, names: _Names) -> Iterator[Effect]:
         tables = [table for table in names.exact if table.folded[:parts] == wanted.folded[:parts]]
     yield effect
     yield from (Effect("drop_table", table) for table in sorted(tables, key=str))
-
-
-@dataclass(slots=True)
-class _Absent:
-    """The tables of one source that are known not to exist: RENAME TABLE IF EXISTS does nothing to them."""
-
-    names: _Names
-    sent: Callable[[TableId], Mapping[str, SentColumn]]
-    came: Callable[..., bool]
-    there: set[TableId] = field(default_factory=set)  # tables of which statements tell
-    gone: dict[TableId, str] = field(default_factory=dict)  # names that tables have lost, and where
-
-    def without_idle_renames(self, statement: Statement) -> Statement:
-        """The statement without renames of tables that do not exist; one that is dismissed as it is."""
-        if statement.decided == DISMISS:
-            return statement
-        kept = [effect for effect in statement.effects if self._does_something(effect, statement.order)]
-        return statement if len(kept) == len(statement.effects) else replace(statement, effects=tuple(kept))
-
-    def _does_something(self, effect: Effect, place: str) -> bool:
-        """Take note of an effect; False if it renames a table that is not there."""
-        table, to = self.names.of(effect.table), effect.other_table
-        if effect.action == "rename_table" and to is not None:
-            to = self.names.of(to)
-            if effect.guarded and self._is_absent(table, to, place):
-                return False
-            self.gone.pop(to, None)
-            self.there.add(to)
-        if effect.action in LEAVES_NAME:
-            self.gone[table] = place
-        elif effect.action == "drop_database":
-            self.gone |= dict.fromkeys(self._of_database(effect.table), place)
-        else:
-            self.gone.pop(table, None)
-            self.there.add(table)
-        return True
-
-    def _of_database(self, wanted: TableId) -> list[TableId]:
-        """The tables of a database, or of one of its schemas."""
-        parts = 1 if wanted.schema is None else 2
-        name = wanted.folded[:parts]
-        return [table for table in self.there | self.names.exact if table.folded[:parts] == name]
-
-    def _is_absent(self, table: TableId, to: TableId, place: str) -> bool:
-        """True if a table has lost its name, or if nothing tells of it and a table has the name that it would get: then the
-        statement would have failed.
-        """
-        if table in self.gone:
-            return not self.came(table, self.gone[table], place, surely=True)
-        if table in self.there or table in self.names.exact or self.sent(table):
-            return False
-        has_rows = any(column.low < place for column in self.sent(to).values())
-        return to not in self.gone and (to in self.there or has_rows)
 
 
 # --- renames ------------------------------------------------------------------------------------

@@ -82,28 +82,6 @@ def test_a_copy_without_a_renamed_column_drops_it_by_its_name() -> None:
     assert ("drop_column", "B") in effects
 
 
-RENAMES_IF_EXISTS = {
-    "of nothing": (["CREATE TABLE depot (id INT PRIMARY KEY)"], False),
-    "of a table that was dropped": (["CREATE TABLE fresh (id INT)", "DROP TABLE fresh", "DROP TABLE depot"], False),
-    "of a table that was renamed": (["RENAME TABLE fresh TO older"], False),
-    "of a table that was there": (["ALTER TABLE fresh ADD COLUMN gate INT"], True),
-    "to a name that was free": (["CREATE TABLE depot (id INT PRIMARY KEY)", "DROP TABLE depot"], True),
-    "to a name of a database that was dropped": (["CREATE TABLE depot (id INT)", "DROP DATABASE yard"], True),
-    "to a name of which nothing tells": ([], True),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    "text", ["RENAME TABLE IF EXISTS fresh TO depot", "ALTER TABLE IF EXISTS fresh RENAME TO depot"]
-)
-@pytest.mark.parametrize("name", RENAMES_IF_EXISTS)
-def test_a_rename_of_a_table_that_is_not_there(text: str, name: str) -> None:
-    """MariaDB logs it although it does nothing, and it held a mirror whose table nobody had touched."""
-    before, renames = RENAMES_IF_EXISTS[name]
-    *_, effects = meant(said(*before, text), "depot")
-    assert renames == bool(effects)
-
-
 def test_another_letter_case_means_the_only_such_table() -> None:
     """With lower_case_table_names = 1 the text keeps its own spelling; rows carry the server's."""
     [one] = resolved(said("ALTER TABLE `Depot` ADD COLUMN gate INT"), [("src", table("depot"))])
