@@ -136,7 +136,10 @@ def test_the_delete_of_a_table_whose_updates_tell_nothing_has_only_its_key() -> 
     assert [False] == [link.is_broken for link in links(first, delete, images=images)]
     assert [True] == [link.is_broken for link in links(first, silent, delete)]
     telling = placed(Op.UPDATE, 2, "a", "b")
-    assert [False, True] == [link.is_broken for link in links(first, telling, delete, images=images)]
+    other = placed(Op.DELETE, 4, before="a")
+    assert [False, True] == [link.is_broken for link in links(first, telling, other, images=images)]
+    # the table may have got another replica identity after the update
+    assert [False, False] == [link.is_broken for link in links(first, telling, delete, images=images)]
     again = placed(Op.DELETE, 6, before="x")
     assert [False, True] == [link.is_broken for link in links(first, delete, again, images=images)]
 
@@ -246,8 +249,11 @@ def test_a_loaded_row_excuses_only_its_first_change() -> None:
 @pytest.mark.parametrize(("loaded", "is_broken"), [("c", True), ("b", False)])
 def test_a_change_that_was_written_after_the_load_is_compared(loaded: str, is_broken: bool) -> None:
     """A statement that converted a loaded row was never named, though its next change shows it; the row may be read late."""
-    [link] = links(placed(Op.READ, 1, after=loaded, phase=0), placed(Op.UPDATE, 2, "a", "b"))
+    events = placed(Op.READ, 1, after=loaded, phase=0), placed(Op.UPDATE, 2, "a", "b")
+    [link] = links(*events, images=ImagesBefore(shared_reads=True))
     assert is_broken == link.is_broken
+    [link] = links(*events)
+    assert not link.is_broken, "a number of the load's own does not say when it has read the row"
 
 
 def read(op: Op, value: str = "", *, number: int = 8) -> Placed:
