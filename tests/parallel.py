@@ -3,8 +3,8 @@
 ``python -m tests.parallel [--processes N] [--minutes N] [--record] [--order SEED] [pytest's own arguments]``
 
 Each process is a whole pytest with its own Spark session; the first one begins with the files that need it and any other
-with the rest, so that often one session is started and gets warm. A file is read and run by the process that claims it
-first, by creating a file in a shared folder. Nothing is sent between the processes, and they write to
+with the rest, so that often one session is started and gets warm. All collect the same tests; a file is run by the process
+that claims it first, by creating a file in a shared folder. Nothing is sent between the processes, and they write to
 files, so a JVM that outlives its Python cannot keep the others waiting. With ``--minutes`` no file is begun after that
 time: those that were not run are listed at the end, and fail nothing. So are the costliest tests: one of `make test` that
 takes `COSTLY` seconds of processor time is named, unless its mark ``costly`` says why. The longest files come first; with ``--order``
@@ -23,7 +23,7 @@ import tempfile
 import time
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -36,7 +36,6 @@ from urllib.parse import quote, unquote
 import psutil
 import pytest
 
-Node = pytest.Item | pytest.Collector
 FOLDER, DEADLINE, ORDER = "INGEST_TESTS_FOLDER", "INGEST_TESTS_DEADLINE", "INGEST_TESTS_ORDER"
 NUMBER = "INGEST_TESTS_NUMBER"  # of the process: 0, 1, ...
 CACHED = {"PYTHONDONTWRITEBYTECODE": ""}  # else each of a hundred processes compiles the whole product
@@ -48,11 +47,7 @@ COSTLIEST = 10  # tests and shared fixtures that are listed with their seconds o
 COSTLY = 30.0  # seconds of processor time that a test of `make test` takes only for a reason; a busy machine adds some
 OVERTIME = 240  # seconds for the tests that are running when the time is over
 _SECTION = re.compile(r"=+ (ERRORS|FAILURES|warnings summary.*|slowest .*|short test summary info) =+")
-_SUMS = re.compile(r"=+ .* in [0-9.]+s.* =+|collected 0 items.*")
-_NEEDS_SPARK = re.compile(r"(?:[(,]\s*|mark\.)spark\b")  # a test's or fixture's parameter, or a mark
-_SHARES = re.compile(rf"\b{SHARED}: dict\b")  # the session's fixture as a parameter: others have its name
-_LOOKING = pytest.StashKey[bool]()  # while files are looked for
-_nodes: list[Node] = []  # the files of all tests, or the tests that are named to be run
+_SUMS = re.compile(r"=+ .* in [0-9.]+s.* =+")
 _seconds: dict[str, float] = {}  # of each file that this process has run
 _costs: dict[str, float] = {}  # of each test and each shared fixture, in processor time
 _remarks: list[str] = []  # tests of `make test` that took too much of it, or ended this process' Java
@@ -64,55 +59,19 @@ _NAMES = ("failed", "passed", "skipped", "xfailed", "xpassed", "warnings", "erro
 # --- in each process, as a plugin of pytest --------------------------------------------------------
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> bool | None:
-    """Look which files there are, and read none: to read all takes a third of a minute of each process."""
-    if FOLDER not in os.environ or session.config.option.collectonly:
-        return None
-    session.stash[_LOOKING] = True
-    session.perform_collect(genitems=False)
-    del session.stash[_LOOKING]
-    _nodes[:] = [file for node in _nodes for file in _files(node)]
-    return True
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(session: pytest.Session, items: list[Node]) -> None:
-    """Choose among tests once their file is read, not among files."""
-    if _LOOKING in session.stash:
-        _nodes[:] = items
-        items.clear()
-
-
-def _files(node: Node) -> Iterator[Node]:
-    """The files of a folder and of those in it."""
-    if isinstance(node, pytest.Directory):
-        report = node.ihook.pytest_make_collect_report(collector=node)
-        for inner in report.result or ():
-            yield from _files(inner)
-        node.ihook.pytest_collectreport(report=report)
-    else:
-        yield node
-
-
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
     """Run the files that this process claims; without a shared folder, run all as pytest does."""
     if FOLDER not in os.environ or session.config.option.collectonly or session.testsfailed:
         return None
     folder, parent = Path(os.environ[FOLDER]), os.getppid()
-    order = os.environ.get(ORDER, "")
-    groups = grouped(_nodes, order, int(os.environ[NUMBER]))
+    groups = grouped(session.items, os.environ.get(ORDER, ""), int(os.environ[NUMBER]))
     (folder / f"all-{os.getpid()}").write_text(json.dumps(list(groups)), "utf-8")
-    for name, nodes in groups.items():
+    for name, items in groups.items():
         if time.time() > float(os.environ[DEADLINE]):
             break
         if not _claimed(folder, name):
             continue
         began = time.monotonic()
-        (folder / f"at-{os.getpid()}").write_text(f"the collection of {name}", "utf-8")
-        items = _tests(session, nodes)
-        if order:
-            Random(f"{order} {name}").shuffle(items)
         # After a file's last test the session comes next: all but the session's fixtures are torn down.
         for item, following in pairwise([*items, session]):
             (folder / f"at-{os.getpid()}").write_text(item.nodeid, "utf-8")
@@ -125,14 +84,6 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
         _seconds[name] = time.monotonic() - began
         (folder / f"ran-{quote(name, safe='')}").touch()
     return True
-
-
-def _tests(session: pytest.Session, nodes: Iterable[Node]) -> list[pytest.Item]:
-    """The tests of files that are to be run, in their order."""
-    items = [item for node in nodes for item in session.genitems(node)]
-    session.config.hook.pytest_collection_modifyitems(session=session, config=session.config, items=items)
-    session.testscollected += len(items)
-    return items
 
 
 @pytest.hookimpl(wrapper=True)
@@ -201,32 +152,35 @@ def pytest_terminal_summary(terminalreporter: Any, exitstatus: int) -> None:
         (Path(os.environ[FOLDER]) / f"done-{os.getpid()}").write_text(text, "utf-8")
 
 
-def grouped(nodes: Iterable[Node], order: str = "", number: int = 0) -> dict[str, list[Node]]:
-    """Files to read, or the tests named of each, the longest file first: small files at the end fill all processes.
+def grouped(items: list[pytest.Item], order: str = "", number: int = 0) -> dict[str, list[pytest.Item]]:
+    """The tests of each file, the longest file first: small files at the end fill all processes.
 
     The first process begins with the files that need Spark, any other with those that do not. With an ``order``, a seed,
-    files are shuffled.
+    files and their tests are shuffled.
     """
-    groups: dict[str, list[Node]] = {}
-    needs: Counter[str] = Counter()
-    texts: dict[str, str] = {}
-    for node in nodes:
-        file = node.nodeid.partition("::")[0]
-        if file not in texts:
-            texts[file] = node.path.read_text("utf-8")
-        name = SHARED if _SHARES.search(texts[file]) else file
-        groups.setdefault(name, []).append(node)
-        needs[name] += len(_NEEDS_SPARK.findall(texts[file]))
+    groups: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        shared = SHARED in getattr(item, "fixturenames", ())
+        groups.setdefault(SHARED if shared else item.nodeid.partition("::")[0], []).append(item)
     if order:
-        names = sorted(groups)
-        Random(order).shuffle(names)
-        return {name: groups[name] for name in names}
+        return shuffled(groups, order)
     known = json.loads(SECONDS.read_text("utf-8"))
+    with_spark = {
+        name: sum(1 for item in tests if item.get_closest_marker("spark")) for name, tests in groups.items()
+    }
 
     def place(name: str) -> tuple[bool, float]:
-        return (needs[name] > 0) == (number > 0), -known.get(name, 10 * needs[name])
+        return (with_spark[name] > 0) == (number > 0), -known.get(name, 10 * with_spark[name])
 
     return {name: groups[name] for name in sorted(groups, key=place)}
+
+
+def shuffled(groups: Mapping[str, list[pytest.Item]], order: str) -> dict[str, list[pytest.Item]]:
+    """Files in a random order, and the tests of each."""
+    random = Random(order)
+    names = sorted(groups)
+    random.shuffle(names)
+    return {name: random.sample(groups[name], len(groups[name])) for name in names}
 
 
 def _claimed(folder: Path, name: str) -> bool:

@@ -141,47 +141,15 @@ def test_the_test_during_which_java_ended_is_named(folder: Path, capsys: pytest.
     assert (0, ["Java ended with exit code 3 during or before test_a.py::test_a"]) == (code, named)
 
 
-def test_one_process_begins_with_the_files_that_need_spark(folder: Path) -> None:
+def test_one_process_begins_with_the_files_that_need_spark() -> None:
     """Two sessions that get warm at the same time cost a minute more than one."""
 
-    def node(name: str, text: str) -> Any:
-        (folder / name).write_text(text, "utf-8")
-        return SimpleNamespace(nodeid=name, path=folder / name)
+    def item(file: str, *marks: str) -> Any:
+        return SimpleNamespace(nodeid=f"{file}::test", get_closest_marker=lambda name: name in marks or None)
 
-    nodes = [
-        node("plain", PASS),
-        node("merges", "def test_a(tmp_path, spark: SparkSession) -> None:\n    pass\n"),
-    ]
-    assert ["merges", "plain"] == list(parallel.grouped(nodes, number=0))
-    assert ["plain", "merges"] == list(parallel.grouped(nodes, number=1))
-
-
-def test_files_with_the_shared_fixture_are_run_by_one_process(folder: Path) -> None:
-    """Each process that runs one of them would run all examples, a minute of its time."""
-    text = "def test_a(shops: dict[str, Example]) -> None:\n    pass\n"
-    nodes: list[Any] = []
-    for name, content in (
-        ("a", text),
-        ("b", text),
-        ("other", "def test_b(shops: Shops) -> None:\n    pass\n"),
-    ):
-        (folder / name).write_text(content, "utf-8")
-        nodes.append(SimpleNamespace(nodeid=name, path=folder / name))
-    groups = parallel.grouped(nodes)
-    assert {parallel.SHARED: nodes[:2], "other": nodes[2:]} == groups
-
-
-def test_a_file_that_cannot_be_read_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Its tests would be missing without a word, as nobody reads the files before they are run."""
-    code, text = run(folder, [], capsys, a="import nothing_of_this_name\n", b=PASS)
-    assert (1, True) == (code, " 2 passed, 1 error in " in text.splitlines()[-1]), text
-
-
-def test_chosen_tests_are_run(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run of one test, or of those of one name, would run all of its file or none."""
-    for words in (["-k", "test_b"], ["test_one.py"], ["test_one.py::test_a", "test_two.py::test_a"]):
-        _, text = run(folder, words, capsys, one=PASS, two=PASS)
-        assert " 2 passed" in text.splitlines()[-1], text
+    items = [item("plain"), item("merges", "spark"), item("plain")]
+    assert ["merges", "plain"] == list(parallel.grouped(items, number=0))
+    assert ["plain", "merges"] == list(parallel.grouped(items, number=1))
 
 
 @pytest.mark.slow
