@@ -160,8 +160,8 @@ def grouped(items: list[pytest.Item], order: str = "", number: int = 0) -> dict[
     """
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
-        shared = SHARED in getattr(item, "fixturenames", ())
-        groups.setdefault(SHARED if shared else item.nodeid.partition("::")[0], []).append(item)
+        name = SHARED if _is_shared(item) else item.nodeid.partition("::")[0]
+        groups.setdefault(name, []).append(item)
     if order:
         return shuffled(groups, order)
     known = json.loads(SECONDS.read_text("utf-8"))
@@ -181,6 +181,13 @@ def shuffled(groups: Mapping[str, list[pytest.Item]], order: str) -> dict[str, l
     names = sorted(groups)
     random.shuffle(names)
     return {name: random.sample(groups[name], len(groups[name])) for name in names}
+
+
+def _is_shared(item: Any) -> bool:
+    """True for a test that uses the session's fixture: files have fixtures of their own by the same name."""
+    info = getattr(item, "_fixtureinfo", None)
+    definitions = info.name2fixturedefs.get(SHARED, ()) if info is not None else ()
+    return any(definition.scope == "session" for definition in definitions[-1:])
 
 
 def _claimed(folder: Path, name: str) -> bool:
