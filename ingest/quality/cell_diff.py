@@ -30,7 +30,6 @@ from ingest.fold import (
     texts_of_key,
     typed,
 )
-from ingest.images_before import is_after_load
 from ingest.lake.cell_values import of_column, of_text, shown, text_of
 from ingest.lake.conditions import met_by_texts, values_by_texts
 from ingest.lake.mirrors import Mirror, Shard
@@ -287,7 +286,7 @@ def _is_whole(change: Change, mirror: Mirror) -> bool:
 
 def _inserts(history: KeyHistory, mirror: Mirror) -> Inserts:
     made = frozenset(column.name for column in mirror.columns if column.made is not None)
-    return Inserts(history.rereads, made, cut=history.cut.last, shared_reads=history.shared_reads)
+    return Inserts(history.rereads, made, cut=history.cut.last)
 
 
 @dataclass(slots=True)
@@ -299,20 +298,13 @@ class Inserts:
     row either. Readings with a change of any key between them, or with other positions in the log, are of two loads. A
     source that says all by reading (``rereads``) proves nothing by that. What a snapshot of the source itself has read may
     have any values: it was read because the stream had missed something.
-
-    A row of a full load may be there because of an insert that comes after it. It is another one where the load has the log's
-    position (``shared_reads``) and the insert a higher one, unless a later change makes the row as it was read.
     """
 
     rereads: bool = False
     made: frozenset[str] = frozenset()  # columns that no message carries
     others: bool = False  # keys that are not seen here were read once
     cut: str | None = None  # a transaction in which the former row of a key may still leave
-    shared_reads: bool = False  # rows of the source's snapshots share the log's position
     inserted: dict[Key, str] = field(default_factory=dict)  # with these values
-    _held: dict[Key, tuple[Order, str]] = field(
-        default_factory=dict
-    )  # where a snapshot has read a key, and what
     _there: dict[Key, tuple[object, ...]] = field(default_factory=dict)  # with the place of its last insert
     _contents: dict[Key, set[str]] = field(default_factory=dict)
     _read: dict[Key, tuple[Image, Order, int]] = field(
@@ -348,25 +340,14 @@ class Inserts:
         if step.effect == STAYS:
             # what looked like a second insert was a row that moved onto the key of another one
             self.inserted.pop(step.key, None)
-            self._held.pop(step.key, None)
         elif step.effect == "cleared":  # merged rows are gone
-            kept = (
-                self._there,
-                self._held,
-                self.inserted,
-                self._read,
-                self._differ,
-                self._loaded,
-                self._changes,
-            )
-            for noted in kept:
+            for noted in (self._there, self.inserted, self._read, self._differ, self._loaded, self._changes):
                 noted.clear()
             self._same = False
         elif isinstance(step.event, Placed):
             self._take_change(step, *step.event)
         elif step.event.retypes:
             self._there.pop(step.key, None)
-            self._held.pop(step.key, None)
             self._read.pop(step.key, None)
 
     def _take_change(self, step: Step, order: Order, change: Change) -> None:
@@ -374,7 +355,6 @@ class Inserts:
         sent = {name: text for name, text in change.new_cells.items() if name not in self.made}
         if is_loaded(order, change):
             self._there.pop(key, None)
-            self._held[key] = order, _content(sent)
             if not self.rereads:
                 self._take_read(key, sent, order)
             return
@@ -384,11 +364,8 @@ class Inserts:
             del self._differ[key]  # what changed the row between its two readings
         if step.row is None or change.op not in (Op.INSERT, Op.UPDATE):
             self._there.pop(key, None)
-            self._held.pop(key, None)
         elif change.op is Op.INSERT:
             self._take_insert(key, sent, order, change)
-        elif key in self._held and _content(sent) == self._held[key][1]:
-            self.inserted.pop(key, None)  # the load has read the row after this change
 
     def _take_insert(self, key: Key, sent: Image, order: Order, change: Change) -> None:
         # an upsert of StreamX is not an insert; rows from under an earlier key come again where a stream goes back beyond it
@@ -398,16 +375,10 @@ class Inserts:
         contents = self._contents.setdefault(key, set())
         place = order[:4] if order.sequence else order
         ends = self.cut is None or change.transaction != self.cut
-        is_there = self._there.get(key, place) != place or self._was_read(key, content, order)
-        if is_there and content not in contents and ends:
+        if self._there.get(key, place) != place and content not in contents and ends:
             self.inserted[key] = content
         self._there[key] = place
         contents.add(content)
-
-    def _was_read(self, key: Key, content: str, order: Order) -> bool:
-        """True if a snapshot that was taken before a place has read a key with another content."""
-        held = self._held.get(key) if self.shared_reads else None
-        return held is not None and held[1] != content and is_after_load(order, held[0])
 
     def _take_read(self, key: Key, sent: Image, order: Order) -> None:
         if key in self._loaded and key not in self._read:  # a change came in between

@@ -319,32 +319,6 @@ def test_two_positions_in_the_log_show_two_loads() -> None:
     assert ({}, {(1,)}) == (found.twice, found.reread)
 
 
-def read(at: int, key: int, **cells: Any) -> dict[str, Any]:
-    """A row of a snapshot with the position of the log when that was taken."""
-    return row(at, "read", key, **cells) | {"order_key": order_key(Order(0, 0, (at,), 0, (1, 0, 0, at), 0))}
-
-
-@pytest.mark.parametrize(
-    ("rows", "again"),
-    [
-        ([read(5, 1, a="x"), row(7, "insert", 1, a="y")], [(1,)]),
-        ([read(5, 1, a="x"), row(3, "insert", 1, a="y")], []),
-        ([read(5, 1, a="x"), row(7, "insert", 1, a="x")], []),
-        ([read(5, 1, a="x"), row(6, "delete", 1), row(7, "insert", 1, a="y")], []),
-        ([read(5, 1, a="x"), truncate(6), row(7, "insert", 1, a="y")], []),
-        ([read(5, 1, a="x"), row(7, "insert", 1, a="y"), row(8, "update", 1, a="x")], []),
-    ],
-    ids=["other row", "before the snapshot", "same row", "deleted", "emptied", "read later"],
-)
-def test_an_insert_of_a_key_that_a_snapshot_has_read_before_it(
-    rows: list[dict[str, Any]], again: list[Any]
-) -> None:
-    """A table was renamed and made again under its old name: rows of the former one stayed, without a word."""
-    compared = expected(KeyHistory(rows, shared_reads=True), MIRROR)
-    assert again == sorted(compared.twice)
-    assert not expected(KeyHistory(rows), MIRROR).twice, "elsewhere the row may have been read later"
-
-
 def test_what_was_merged_and_is_gone_is_no_longer_wrong() -> None:
     """A table that was emptied since holds nothing wrong."""
     assert [] == twice(row(1, "insert", 1, a="x"), row(2, "insert", 1, a="y"), truncate(3))
