@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from ingest import types
 from ingest.ddl import Effect
+from ingest.ddl.effect_model import ColumnDefinition
 from ingest.gold.policy import Subject, Timeline, drops_column, recased, spelt
 from ingest.lake.decisions import DISMISS
 from ingest.lake.logged_statements import Statement
@@ -121,7 +123,7 @@ class _Columns:
         shown = {name: moment.after.column(name) for name in moment.made}
         if effect.action == "modify_column":
             shown[effect.name] = moment.after.column(effect.name)
-        logical = {name: column.type or self._type_of(was.get(name, name)) for name, column in shown.items()}
+        logical = {name: self._declared_type(column, was.get(name, name)) for name, column in shown.items()}
         # an effect that leaves the column's definition alone has no comment of its own
         said = {column.name: column.comment for column in effect.columns} or {effect.name: effect.comment}
         adds_again = effect.action == "add_column" and effect.name in moment.before.made
@@ -139,6 +141,15 @@ class _Columns:
             return {}
         exchanges = len(moment.effects) > 1
         return {name: was.get(name, "") for name in moment.made if exchanges or name in moment.before.gone}
+
+    def _declared_type(self, column: ColumnDefinition, before: str) -> str:
+        """A column's type by its statement, else that of the name ``before``.
+
+        MySQL's REAL is a DOUBLE, or a FLOAT by the server's mode and for Debezium; rows that showed one of them decide.
+        """
+        shown = self._type_of(before)
+        is_real = column.type == "float64" and column.written.casefold().startswith("real")
+        return shown if is_real and types.family(shown) == "float" else column.type or shown
 
     def _type_of(self, name: str) -> str:
         subject = self.subject

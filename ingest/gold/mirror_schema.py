@@ -303,7 +303,7 @@ def _decided(
     rule, seen, comments = job.rule, dict[str, str](), dict[str, str]()
     for name, lines in job.lines.items():
         comments |= declared[name].comments
-        of_lane = _with_declared(job.columns_of(name), declared[name].columns, mirror)
+        of_lane = _with_declared(job.columns_of(name), declared[name].columns, mirror, keys)
         seen = merged_columns(seen, _with_taken_over(of_lane, lines, declared[name], mirror))
     shown = _shown(job, mirror, declared)
     rule_faults.refuse_lost_key(job, keys)
@@ -382,7 +382,9 @@ def recomputed(rule: TableRule, mirror: Mirror) -> Mirror:
     return replace(mirror, columns=(*mirror.sent, *made))
 
 
-def _with_declared(rows: dict[str, str], declared: Mapping[str, str], mirror: Mirror) -> dict[str, str]:
+def _with_declared(
+    rows: dict[str, str], declared: Mapping[str, str], mirror: Mirror, keys: Collection[str]
+) -> dict[str, str]:
     """Columns as rows show them, and as statements declare them where rows do not.
 
     A statement's type and the type that a connector sends may differ permanently (TINYINT(1) and boolean). So a
@@ -402,8 +404,11 @@ def _with_declared(rows: dict[str, str], declared: Mapping[str, str], mirror: Mi
             merged[name] = types.common(sent, logical)
             continue
         shown = known.get(name, "unknown") if sent == "unknown" else sent
-        if types.loses_converted(types.delta(shown), logical):
-            merged[name] = types.common(shown, logical)
+        wider = types.common(shown, logical)
+        # a key of text would have the form of its former values, or of the new ones, and find no row
+        finds = name not in keys or types.delta(wider) != "STRING"
+        if finds and types.loses_converted(types.delta(shown), logical):
+            merged[name] = wider
             continue
         if sent != "unknown":
             continue

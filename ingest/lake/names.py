@@ -94,8 +94,10 @@ def column_name(name: str, taken: set[str]) -> str:
 
 def as_spelt(name: str, names: Collection[str]) -> str:
     """A name as it is among some; letter case is ignored if only one of them is so."""
+    if name in names:
+        return name
     alike = [other for other in names if other.casefold() == name.casefold()]
-    return name if name in names or len(alike) != 1 else alike[0]
+    return alike[0] if len(alike) == 1 else name
 
 
 def folded(name: str) -> str:
