@@ -293,9 +293,11 @@ class Chain:
         A row that is already as the change makes it was read later than its position says.
         """
         read, cells = self._last[key], event.change.new_cells
+        is_placed = not read.phase and bool(read.sequence) and number_of(read) is None
         return (
             self.images.shared_reads
-            and is_after_load(event.order, read)
+            and is_placed
+            and event.order.sequence > read.sequence
             and any(each.had != cells.get(each.column) for each in differences)
         )
 
@@ -322,12 +324,6 @@ class Chain:
             if is_new:
                 self._inserted.add(step.key)
         self.remember(event)
-
-
-def is_after_load(order: Order, read: Order) -> bool:
-    """True of a place in the log behind the one at which a snapshot was taken that has read a row."""
-    is_placed = not read.phase and bool(read.sequence) and number_of(read) is None
-    return is_placed and order.sequence > read.sequence
 
 
 def lacks_key(change: Change, keys: Sequence[str]) -> bool:
