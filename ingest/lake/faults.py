@@ -14,15 +14,13 @@ import shutil
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from ingest.config import Pipeline
 from ingest.config.regular_files import NOT_REGULAR
 from ingest.errors import IngestError, command, fault_of
 from ingest.lake.envelope import SealError
 from ingest.lake.names import FEEDS, quoted
-
-if TYPE_CHECKING:
-    from ingest.lake.tables import Tables
 
 _FRAME = re.compile(
     r'^\s*File "[^"\n]*", line \d+, in .*', re.MULTILINE
@@ -120,6 +118,15 @@ _KINDS = (
 )
 
 
+class Folder(Protocol):
+    """A lake's folder: the pipeline file that says where it is, and where in it a table is."""
+
+    @property
+    def pipeline(self) -> Pipeline: ...
+
+    def path(self, name: str) -> str: ...
+
+
 def fault(error: BaseException) -> str | None:
     """A failure of files as a sentence without its full stop; None for any other failure."""
     return _known(error)[0]
@@ -187,7 +194,7 @@ def of_kafka(error: BaseException) -> str:
     return (causes or lines)[-1]
 
 
-def of_mirror(error: BaseException, lake: Tables, name: str, path: str, *, in_rebuild: bool = False) -> str:
+def of_mirror(error: BaseException, lake: Folder, name: str, path: str, *, in_rebuild: bool = False) -> str:
     """What keeps a mirror, or its change feed, from being read or written, and the command to type.
 
     A rebuild replaces data files unread; a damaged log, as whatever else stops a rebuild, has to be moved away first.
