@@ -156,7 +156,7 @@ _ATTRIBUTES = {
 not allow."""
 _TABLE = frozenset({"db", "schema", "table", "keyspace"})
 _NEVER_FLAT = ("t", "m")  # flattening drops TRUNCATE and messages
-_FLAT_METADATA = frozenset(
+FLAT_METADATA = frozenset(
     [f"__{name}" for name in ("deleted", "op", "ts_ms", "ts_us", "ts_ns", *_SOURCE_FIELDS)]
     + [f"__source_{name}" for name in _SOURCE_FIELDS]
     + [f"__transaction_{name}" for name in ("id", "total_order", "data_collection_order")]
@@ -168,7 +168,7 @@ def is_metadata(name: str, columns: Collection[str]) -> bool:
 
     ``columns`` are those that the pipeline file or the Kafka key names; they are never metadata.
     """
-    return name in _FLAT_METADATA and name not in columns
+    return name in FLAT_METADATA and name not in columns
 
 
 def sequence(source: Image) -> tuple[tuple[int, ...], str | None]:

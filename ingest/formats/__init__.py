@@ -74,6 +74,8 @@ class About:
             its ``last row`` (`LOAD_ENDS`), unless it runs while the table changes (`READ_MEANWHILE`), or nothing.
         placed_loads: True where rows of a full load come before all changes although they name a position.
         sets_as_lists: True where a SET comes as a list of its labels, as does a list in a JSON column.
+        by_keys: operations that are decoded otherwise by another key of the pipeline file, beyond the names of its columns.
+        members: names of members beside a row's columns: one that the pipeline file names as a column is one.
         shared_reads: True where rows of a snapshot carry the log's position when it was taken, which they all share.
     """
 
@@ -105,6 +107,8 @@ class About:
     load_ends: str = ""
     placed_loads: bool = False
     sets_as_lists: bool = False
+    by_keys: tuple[str, ...] = ()
+    members: frozenset[str] = frozenset()
     shared_reads: bool = False
     before: ImagesBefore = WHOLE
 

@@ -100,6 +100,7 @@ ABOUT = About(
         "order_by": "sequence",
     },
     bytes_as="base64",
+    members=debezium_events.FLAT_METADATA,
     before=ImagesBefore(key_deletes=True),
 )
 

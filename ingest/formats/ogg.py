@@ -29,6 +29,10 @@ from ingest.formats import About, SharedEvidence
 from ingest.images_before import ImagesBefore
 from ingest.values.remembered import remembered
 
+KEY_MEMBERS = ("primary_keys", "primaryKeys", "priamry_keys")
+ALWAYS = frozenset({"table", "op_type"})
+TEXTS = frozenset("op_ts current_ts pos csn xid rowid".split())  # metadata that is text, if it is sent
+
 ABOUT = About(
     title="Oracle GoldenGate JSON",
     document="Oracle GoldenGate for Big Data, Using the Pluggable Formatters: JSON",
@@ -56,6 +60,7 @@ ABOUT = About(
     },
     bytes_as="base64",
     leaves_out_nulls="by a setting",
+    members=TEXTS.union(KEY_MEMBERS, ["tokens"]),
     before=ImagesBefore(renumbers=True),
 )
 
@@ -65,9 +70,6 @@ OPS = {
     **dict.fromkeys(("D", "DELETE"), Op.DELETE),
     **dict.fromkeys(("T", "TRUNCATE"), Op.TRUNCATE),
 }
-KEY_MEMBERS = ("primary_keys", "primaryKeys", "priamry_keys")
-ALWAYS = frozenset({"table", "op_type"})
-TEXTS = frozenset("op_ts current_ts pos csn xid rowid".split())  # metadata that is text, if it is sent
 MISSING = "_isMissing"
 BEFORE, AFTER = "before", "after"
 OTHERS = frozenset({"scn", "row_id"})

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from ingest.change import NO_TABLE, Change, Hints, Message, Op
 from ingest.decoding import connect, json_values
-from ingest.decoding.debezium_events import is_metadata
+from ingest.decoding.debezium_events import FLAT_METADATA, is_metadata
 from ingest.decoding.rows import named_table
 from ingest.errors import Undecodable
 from ingest.formats import About, debezium, oms_debezium
@@ -40,6 +40,7 @@ ABOUT = About(
         "binary": "base16; how bytes are written",
         "time_units": "millis; what bare numbers in columns declared datetime or timestamp count",
     },
+    members=FLAT_METADATA,
 )
 
 

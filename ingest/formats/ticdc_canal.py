@@ -52,6 +52,7 @@ ABOUT = About(
         "binary": "the encoding of bytes (default iso8859-1)",
     },
     bytes_as="iso8859-1",
+    by_keys=(Op.UPDATE,),
     before=ImagesBefore(changed_only=True),
 )
 

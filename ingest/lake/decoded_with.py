@@ -2,12 +2,14 @@
 
 A source's format, options and table rules decide what its messages mean. Silver records them as a decision (kind
 ``decoding``) whenever they differ from the last ones; a backfill records the batch from which today's apply. What is
-not recorded, as in lakes of older versions, is not reported.
+not recorded, as in lakes of older versions, is not reported. Nor is a rule by which the same messages would be decoded to
+the same changes: a key that most formats only name, the type that a column had anyway, a table that is excluded now.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -17,14 +19,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
-from ingest.change import Options, TableId
+from ingest import types
+from ingest.change import Op, Options, TableId
 from ingest.config import Pipeline, Source, TableRule, matches
 from ingest.config.masks import fingerprint
 from ingest.config.model import MASK_SECRET, MASKED_BY_SECRET
 from ingest.errors import HeldError, command
-from ingest.lake import decisions, duck
+from ingest.formats import About
+from ingest.lake import decisions, duck, rejects
 from ingest.lake.books import EXCLUDED_SQL
 from ingest.lake.decisions import Decision
+from ingest.lake.json_cells import object_in
 from ingest.lake.lanes import columns_seen
 from ingest.lake.tables import Tables
 
@@ -179,9 +184,8 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
                 now[_MASKS] = _comparable(lake.pipeline, now[_MASKS], then[_MASKS])
             if then != now and first <= last:
                 decoded = _decoded(lake, name, first, last)
-                older += _of_span(
-                    lake.pipeline, name, decoded, partial(_differences, then, now), typed, since
-                )
+                differences = partial(_differences, then, now, named[name].about)
+                older += _of_span(lake.pipeline, name, decoded, differences, typed, since)
     if any(batch.differences == (_OTHER_MASKS,) for batch in older) and mixed_masks(lake, newest):
         older = [batch for batch in older if batch.differences != (_OTHER_MASKS,)]
     return older
@@ -191,17 +195,19 @@ def _of_span(
     pipeline: Pipeline,
     source: str,
     decoded: Mapping[TableId, _Batches],
-    differences: Callable[[TableId], Iterable[str]],
+    differences: Callable[[TableId, _Batches], Iterable[str]],
     typed: Callable[[int], str],
     since: dt.datetime | None,
 ) -> Iterator[Outdated]:
     """The outdated batches of those that were decoded with the same settings, up to ``since``."""
     by_table = dict[TableId, tuple[str, ...]]()
     for table, batches in decoded.items():
-        if batches.left_out and not pipeline.rule(table).exclude:
+        if pipeline.rule(table).exclude:
+            continue  # no mirror has its rows
+        if batches.left_out:
             words = {table: (_rule_word("exclude", table),)}
             yield Outdated(source, words, {table: batches.left_out}, typed, since, table)
-        elif of_table := tuple(differences(table)):
+        elif of_table := tuple(differences(table, batches)):
             by_table[table] = of_table
     if by_table:
         seen = {table: decoded[table].seen for table in by_table}
@@ -221,25 +227,51 @@ def edited_at(pipeline: Pipeline) -> dt.datetime | None:
 
 
 class _Batches(NamedTuple):
-    """The first and the last batch with messages of a table, and those of messages that were left out, if there are any."""
+    """What some batches have of a table.
+
+    Args:
+        seen: the first and the last of them with its messages.
+        left_out: those of messages that were left out, if there are any.
+        types: the columns of its rows, each with the logical types by which its cells were read.
+        operations: of its changes, as far as `ingest.formats.About.by_keys` names them.
+        unfit: the columns with cells that did not fit their type in some mirror.
+    """
 
     seen: tuple[int, int]
     left_out: tuple[int, int] | None
+    types: Mapping[str, frozenset[str]]
+    operations: frozenset[str]
+    unfit: frozenset[str]
 
 
 def _decoded(lake: Tables, source: str, first: int, last: int) -> dict[TableId, _Batches]:
     """In which of these batches messages of each table of a source were decoded, and not by a replay in a later one."""
+    unfit = rejects.columns_unfit(lake)
     return {
         TableId.of(row): _Batches(
-            (row["low"], row["high"]), None if row["out_low"] is None else (row["out_low"], row["out_high"])
+            (row["low"], row["high"]),
+            None if row["out_low"] is None else (row["out_low"], row["out_high"]),
+            _types(row["listed"] or ()),
+            frozenset(op for op in (Op.UPDATE, Op.DELETE) if row[op]),
+            unfit,
         )
         for row in lake.ask(
             f"""SELECT "database", "schema", "table", min(batch) AS low, max(batch) AS high,
-            min(batch) FILTER (WHERE {EXCLUDED_SQL}) AS out_low, max(batch) FILTER (WHERE {EXCLUDED_SQL}) AS out_high
+            min(batch) FILTER (WHERE {EXCLUDED_SQL}) AS out_low, max(batch) FILTER (WHERE {EXCLUDED_SQL}) AS out_high,
+            list(DISTINCT columns) AS listed, sum(updates) AS "update", sum(deletes) AS "delete"
             FROM {{books}} WHERE source = {duck.text(source)} AND batch BETWEEN {first} AND {last}
             AND (change_messages + ddl + control > 0 OR {EXCLUDED_SQL}) GROUP BY ALL ORDER BY ALL"""
         )
     }
+
+
+def _types(listed: Iterable[str | None]) -> dict[str, frozenset[str]]:
+    """The types of each column in some cells `columns` of the books."""
+    types_by_column = defaultdict[str, set[str]](set)
+    for columns in listed:
+        for name, logical in object_in(columns).items():
+            types_by_column[name].add(logical)
+    return {name: frozenset(logical) for name, logical in types_by_column.items()}
 
 
 def _comparable(pipeline: Pipeline, now: dict[str, Any], then: dict[str, Any]) -> dict[str, Any]:
@@ -267,7 +299,9 @@ def _by_source(lake: Tables) -> dict[str, list[_DecodedWith]]:
     return spans
 
 
-def _differences(then: dict[str, Any], now: dict[str, Any], table: TableId) -> Iterator[str]:
+def _differences(
+    then: dict[str, Any], now: dict[str, Any], about: About, table: TableId, batches: _Batches
+) -> Iterator[str]:
     """In what settings differ for the messages of a table, or for those that name none."""
     if then["format"] != now["format"]:
         yield f"format was {then['format']} and is {now['format']}"
@@ -277,11 +311,46 @@ def _differences(then: dict[str, Any], now: dict[str, Any], table: TableId) -> I
     if not table.table:
         return
     was, is_now = (_rule_of(settings["tables"], table) for settings in (then, now))
-    for key in ("keys", "columns", "exclude"):
-        if (was.get(key) or None) != (is_now.get(key) or None):
-            yield _rule_word(key, table)
+    if _is_other_key(was.get("keys") or [], is_now.get("keys") or [], about, batches):
+        yield _rule_word("keys", table)
+    if _are_other_types(was.get("columns") or {}, is_now.get("columns") or {}, about, batches):
+        yield _rule_word("columns", table)
     if _masking(then, table) != _masking(now, table):
         yield _OTHER_MASKS
+
+
+def _is_other_key(was: list[str], is_now: list[str], about: About, batches: _Batches) -> bool:
+    """True if changes would be others by another key: to most of them it only gives the names of its columns, which a fold
+    takes from the pipeline file.
+    """
+    if was == is_now:
+        return False
+    is_hidden = any(name in about.members and name not in batches.types for name in is_now)
+    return is_hidden or not batches.operations.isdisjoint(about.by_keys)
+
+
+def _are_other_types(
+    was: Mapping[str, str], is_now: Mapping[str, str], about: About, batches: _Batches
+) -> bool:
+    """True if cells would be read by other types: those of a column that the rows have, and not by its type of today."""
+    for name in was.keys() | is_now.keys():
+        if was.get(name) == is_now.get(name):
+            continue
+        if name not in batches.types:
+            if name in about.members:
+                return True
+        elif any(
+            then != is_now.get(name)
+            and (name in batches.unfit or not _are_same_texts(then, is_now.get(name)))
+            for then in batches.types[name]
+        ):
+            return True
+    return False
+
+
+def _are_same_texts(then: str, now: str | None) -> bool:
+    """True if cells are the same texts by both types: whole numbers are, whatever their width."""
+    return now is not None and types.family(then) == types.family(now) == "integer"
 
 
 def _rule_word(key: str, table: TableId) -> str:

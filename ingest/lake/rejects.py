@@ -91,13 +91,12 @@ def open_sql(lake: Tables, of: str = "{rejects}") -> str:
     return _without(still_open, older, _NAME[:-1])
 
 
-def columns_unfit(lake: Tables, mirror: Mirror) -> frozenset[str]:
-    """The columns of a mirror with cells that did not fit when they were folded, dismissed or not."""
+def columns_unfit(lake: Tables, mirror: Mirror | None = None) -> frozenset[str]:
+    """The columns of a mirror, or of any, with cells that did not fit when they were folded, dismissed or not."""
     if not lake.exists(REJECTS.name):
         return frozenset()
-    rows = lake.ask(
-        f"""SELECT DISTINCT "column" AS name FROM {{rejects}} WHERE kind = 'cell' AND {duck.of_table(mirror.table)}"""
-    )
+    of_mirror = f" AND {duck.of_table(mirror.table)}" if mirror else ""
+    rows = lake.ask(f"""SELECT DISTINCT "column" AS name FROM {{rejects}} WHERE kind = 'cell'{of_mirror}""")
     return frozenset(row["name"] for row in rows)
 
 

@@ -12,9 +12,9 @@ from ingest.config import load
 from ingest.config.model import TableRule
 from ingest.lake import decoded_with, targets
 from ingest.lake.books import Line
-from ingest.lake.schemas import BOOKS
+from ingest.lake.schemas import BOOKS, REJECTS
 from ingest.lake.tables import LakeReader
-from tests.lakes import change
+from tests.lakes import FORMAT, change
 from tests.written_lake import WrittenLake, book
 
 ROW = {"id": "1", "word": "x", "tall": "1"}
@@ -37,10 +37,15 @@ def depot(tmp_path_factory: pytest.TempPathFactory) -> WrittenLake:
         ("{match: depot.visits, exclude: true}", []),
         ("{match: depot.visits, mask: {word: 'null'}}", []),
         ("{match: other.*, keys: [id]}", []),
-        ("{match: depot.bins, exclude: true}", [(1, 1, ("exclude: of depot.bins",))]),
+        ("{match: depot.bins, exclude: true}", []),
+        ("{match: depot.*, keys: [id]}", []),
+        ("{match: depot.bins, columns: {id: int32, word: string, unseen: date}}", []),
         ("{match: depot.shelves, columns: {tall: int64}}", [(2, 2, ("columns: of depot.shelves",))]),
         ("{match: depot.shelves, mask: {unseen: 'null'}}", [(2, 2, (MASKS,))]),
-        ("{match: depot.*, keys: [id]}", [(1, 2, ("keys: of depot.bins", "keys: of depot.shelves"))]),
+        (
+            "{match: depot.*, columns: {id: string}}",
+            [(1, 2, ("columns: of depot.bins", "columns: of depot.shelves"))],
+        ),
     ],
 )
 def test_a_rule_counts_where_its_tables_have_messages(
@@ -53,7 +58,9 @@ def test_a_rule_counts_where_its_tables_have_messages(
 def test_batches_of_tables_that_are_said_elsewhere_are_not_counted(depot: WrittenLake) -> None:
     """One more batch than needed was named, and decoded again, for each that only tables with other types have."""
     other = depot.file.with_name("typed.yaml")
-    rules = "  - {match: depot.bins, columns: {tall: int64}}\n  - {match: depot.shelves, keys: [id]}\n"
+    rules = (
+        "  - {match: depot.bins, columns: {tall: int64}}\n  - {match: depot.shelves, mask: {tall: last4}}\n"
+    )
     other.write_text(depot.file.read_text("utf-8") + f"tables:\n{rules}", "utf-8")
     [both] = decoded_with.outdated(LakeReader(load(other)), depot.batch)
     assert (1, 2) == (both.first, both.last)
@@ -62,6 +69,57 @@ def test_batches_of_tables_that_are_said_elsewhere_are_not_counted(depot: Writte
     assert (2, 2) == (left.first, left.last)
     assert left.command.endswith("--last 2")
     assert "batch 2 of" in left.sentence
+
+
+READ = Line(
+    1, "bins", "bins-1.jsonl", 0, "depot", None, "bins", 3, 3, changes=3, inserts=1, updates=1, deletes=1,
+    columns={"id": "int64", "word": "string", "tall": "int32"},
+)  # fmt: skip
+KEYS, TYPES = "keys: of depot.bins", "columns: of depot.bins"
+
+
+@pytest.mark.parametrize(
+    ("form", "line", "rule", "expected"),
+    [
+        ("debezium", READ, "keys: [id]", []),
+        (
+            "debezium",
+            READ,
+            "keys: [__op]",
+            [KEYS],
+        ),  # a column of this name was taken for a member of the flattened row
+        ("ogg", READ, "columns: {rowid: string}", [TYPES]),
+        ("canal", READ, "columns: {rowid: string}", []),
+        ("ticdc-canal", READ, "keys: [id]", [KEYS]),  # what leaves its key comes before what arrives
+        ("ticdc-canal", replace(READ, updates=0), "keys: [id]", []),
+        ("dms", READ, "keys: [id]", [KEYS]),  # of a deleted row no more than the key is known
+        ("dms", replace(READ, deletes=0), "keys: [id]", []),
+        ("canal", READ, "columns: {tall: int64}", []),
+        ("canal", READ, "columns: {tall: string}", [TYPES]),
+    ],
+)
+def test_a_rule_counts_where_the_changes_would_be_others(
+    tmp_path: Path, form: str, line: Line, rule: str, expected: list[str]
+) -> None:
+    """A key that a complaint had asked for was called another setting for ever, although it changed nothing that was decoded."""
+    made, reader = _read_as(tmp_path, form, line, rule)
+    assert expected == [word for each in decoded_with.outdated(reader, 1) for word in each.differences]
+    made.product(REJECTS.name, [{"kind": "cell", "column": "tall", "batch": 1, "reason": "does-not-fit"}])
+    if "int64" in rule:  # a wider type brings the cells back that did not fit
+        reader = LakeReader(reader.pipeline)
+        assert [TYPES] == [word for each in decoded_with.outdated(reader, 1) for word in each.differences]
+
+
+def _read_as(folder: Path, form: str, line: Line, rule: str) -> tuple[WrittenLake, LakeReader]:
+    """A lake whose batch was decoded in a dialect without a rule for its table, looked at with one."""
+    made = WrittenLake(folder)
+    text = made.file.read_text("utf-8").replace(f"format: {FORMAT}", f"format: {form}")
+    made.file.write_text(text, "utf-8")
+    pipeline = load(made.file)
+    made.decide("decoding", "bins", decoded_with.settings_of(pipeline, pipeline.sources[0]))
+    made.product(BOOKS.name, [book(line)])
+    made.file.write_text(f"{text}tables:\n  - {{match: depot.bins, {rule}}}\n", "utf-8")
+    return made, LakeReader(load(made.file))
 
 
 def test_an_option_counts_for_all_that_was_decoded(depot: WrittenLake) -> None:
