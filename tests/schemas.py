@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ingest.change import TableId
 from ingest.config import Pipeline
+from ingest.config.entries import Database
 from ingest.config.model import Source, TableRule
 from ingest.gold import approval
 from ingest.lake.lake import Lake
@@ -34,6 +35,7 @@ class Schemas:
     lines: list[str] = field(default_factory=list)
     warm: Warm = field(default_factory=Warm)
     result: Result | None = None  # of the last run
+    database: Database | None = None  # that of its source
 
     def row(self, table: str, op: str = "INSERT", **cells: str | int | None) -> Self:
         """A change of a row, whose key is ``id`` or whatever column comes first."""
@@ -66,7 +68,7 @@ class Schemas:
     def pipeline(self) -> Pipeline:
         """Over the folder's files."""
         path = str(self.folder / "in-*.jsonl")
-        source = Source("s", "files", "dataworks", path=path, settle=0)
+        source = Source("s", "files", "dataworks", path=path, settle=0, database=self.database)
         return Pipeline(
             "x", self.folder / "x.yaml", str(self.folder / "lake"), (source,), self.rules, engine="auto"
         )

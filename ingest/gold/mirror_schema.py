@@ -233,8 +233,7 @@ def _holds(
             late = did == APPLIED  # before late rows have shown otherwise
             if verdict.state == HELD and (statement.batch > applied or late):
                 typed = command("ddl", pipeline.file)
-                exact = command("reconcile", pipeline.file, lane.timeline.subject.table, "--repair")
-                why = _explained(job, statement, verdict, typed, exact)
+                why = _explained(job, statement, verdict, typed, _exact(pipeline, lane))
                 yield Hold(max(statement.batch, applied + 1), why, typed)
         if job.rule.freezes:
             yield from _unannounced(job, lane.timeline.subject, lane.lines, declared_by(lane.timeline))
@@ -250,13 +249,26 @@ def _whole_moves(hold: Hold, lanes: Iterable[_Logged]) -> Hold:
     return hold
 
 
+def _exact(pipeline: Pipeline, lane: _Logged) -> str:
+    """What makes a mirror exact after a statement of which no message says what it did."""
+    source = pipeline.by_source.get(lane.name[0])
+    if source is None or source.database is None:
+        return (
+            "load the table again at the source: the checks name the rows that the load lacks, with the command that "
+            "removes them"
+        )
+    typed = command("reconcile", pipeline.file, lane.timeline.subject.table, "--repair")
+    return f"make the mirror exact by `{typed}`"
+
+
 def _explained(job: Job, statement: Statement, verdict: Verdict, typed: str, exact: str) -> str:
+    """Why a statement holds the mirror, and what ends that; ``exact`` is what is to be done where it can only be dismissed."""
     text = statement.said
     shown = text if len(text) <= 200 else text[:199] + "…"
     verbs = "approve or dismiss" if verdict.approvable else "dismiss"
     way = ", and let the source send the table's rows again" if verdict.reload else ""
     if not (verdict.approvable or way):
-        way = f", and after the next run make the mirror exact by `{exact}`"
+        way = f", and after the next run {exact}"
     return (
         f"statement {statement.id} of batch {statement.batch} waits for a decision ({shown}): see `{typed}`, "
         f"then {verbs} it{way}; the changes of {job.table} from that batch on wait in silver."

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingest.change import TableId
+from ingest.config.entries import Database
 from ingest.ddl import Effect
 from ingest.errors import command
 from ingest.gold import approval
@@ -170,8 +171,7 @@ def test_a_partition_that_comes_back_brings_its_rows(tmp_path: Path, made: tuple
     said.row("s.root", id=1).row("s.root", id=11).run()
     assert [(1,), (11,)] == said.rows("s.root")
     said.ddl("ALTER TABLE s.root DETACH PARTITION s.p2", "s.root").run()
-    exact = command("reconcile", said.pipeline.file, "db.s.root", "--repair")
-    assert f"then dismiss it, and after the next run make the mirror exact by `{exact}`" in said.message(
+    assert "then dismiss it, and after the next run load the table again at the source" in said.message(
         "s.root"
     )
     [detached] = [entry.statement for entry in approval.listed(said.lake) if entry.state == "held"]
@@ -309,11 +309,12 @@ def test_a_partition_whose_rows_come_under_the_name_of_its_table(
     said.run()
     said.ddl(statement, "s.p2").row("s.root", id=2)
     assert "hold" == foreseen(said, "s.root", *stages)
+    if stages:
+        said.database = Database(url="postgresql://db:5432/db", user="reader")
     assert "held" == said.run()["s.root"]
     exact = command("reconcile", said.pipeline.file, "db.s.root", "--repair")
-    assert f"then dismiss it, and after the next run make the mirror exact by `{exact}`" in said.message(
-        "s.root"
-    )
+    way = f"make the mirror exact by `{exact}`" if stages else "load the table again at the source"
+    assert f"then dismiss it, and after the next run {way}" in said.message("s.root")
 
 
 def test_a_detached_partition_lacks_the_rows_that_came_under_the_other_name(tmp_path: Path) -> None:
