@@ -67,7 +67,7 @@ OF_THE_LAKE = {
     for kind in (
         Kind(DAMAGED, CHECKS["readable"].fault, ERROR, ("rebuild",)),
         Kind(FAILED, FOLD_FAILED, ERROR, ("retry", "rebuild", "run")),
-        Kind("held", HELD, ERROR, ("retry", "rebuild", "epoch", "ddl")),
+        Kind("held", HELD, ERROR, ("retry", "rebuild", "epoch", "ddl", "run")),
         Kind(EXCLUDED, "the pipeline file gives it no more rows, and it is there", WARN, ("drop",)),
         Kind(PAUSED, "The table is paused", WARN, ("resume",)),
         Kind(

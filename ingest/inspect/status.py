@@ -233,9 +233,12 @@ def look(lake: Tables) -> LakeLook:
     logged = approval.listed(lake)
     gone = departed(lake, logged)
     lagging = {lake.path(path) for path in folded.lagging}
+    asked = _asked(lake, logged)
     rows, waits = [], 0
     for entry in entries:
         name = entry["table"]
+        if entry["command"] == command("ddl", lake.pipeline.file) and name not in asked:
+            entry.update(_decided(lake))
         said = entry["message"] or gone.get(name, "")
         if entry["state"] == "ok" and entry["path"] in lagging:
             said = f"later batches wait: `{command('run', lake.pipeline.file)}` folds them"
@@ -324,6 +327,21 @@ def unusable(file: Path, fault: IngestError, name: str = "") -> dict[str, Any]:
 def problems_of(lake: Tables) -> list[Problem]:
     """All open problems, errors first; the age of the newest change is as of now."""
     return [problems.of_described(cause) for cause in status(lake)["causes"]]
+
+
+def _asked(lake: Tables, logged: Iterable[Listed]) -> set[str]:
+    """The mirrors that a statement holds until it is decided, with their tables of old states."""
+    asked = {entry.mirror for entry in logged if entry.pending}
+    known = known_mirrors.known(lake).values()
+    return asked | {
+        histories.table_of(mirror).name for mirror in known if mirror.name in asked and mirror.keys
+    }
+
+
+def _decided(lake: Tables) -> dict[str, Any]:
+    """What is said of a mirror whose statement has been decided since its last fold."""
+    typed = command("run", lake.pipeline.file)
+    return {"message": f"what held it is decided: `{typed}` folds the batches that wait", "command": typed}
 
 
 def _started(lake: Tables, batches: Mapping[str, int]) -> dict[str, str | None]:
