@@ -133,9 +133,7 @@ MEMBERS = frozenset({"op", "db", "table", "pos"})
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The changes of one message."""
-    if message.value is None:
-        return rows.TOMBSTONE
-    envelope, note = values.opened(message.value)
+    envelope, note = values.opened(message.sent)
     if not envelope.keys() >= MEMBERS:
         raise Undecodable("not-this-format", f"the message lacks one of {', '.join(sorted(MEMBERS))}")
     place = _place(envelope, note)

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ingest.errors import NoValueError
+
 Image = dict[str, str | None]
 """One row image: every value its exact canonical text, or None for SQL NULL; absent is not NULL."""
 
@@ -107,6 +109,17 @@ class Message(NamedTuple):
     key: bytes | None = None
     topic: str = ""
     headers: tuple[tuple[str, bytes | None], ...] = ()
+
+    @property
+    def sent(self) -> bytes:
+        """The value.
+
+        Raises:
+            NoValueError: it has none.
+        """
+        if self.value is None:
+            raise NoValueError
+        return self.value
 
 
 class ColumnSchema(NamedTuple):

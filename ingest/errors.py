@@ -184,6 +184,10 @@ class HeldError(IngestError):
         self.since = since
 
 
+class NoValueError(Exception):
+    """A message has no value, and its format says nothing of such: it is a tombstone."""
+
+
 class Undecodable(Exception):
     """One message cannot be decoded: it becomes a reject and the run continues.
 

@@ -4,7 +4,8 @@ A format module (``dts_canal`` for the format ``dts-canal``) holds
 
 - ``ABOUT``: an `About`, from which help, the support matrix and ``detect`` are made;
 - ``parse(message, hints)``: the changes of one message, in the message's own order.  It raises
-  `ingest.errors.Undecodable` for a message that it cannot read, and nothing else;
+  `ingest.errors.Undecodable` for a message that it cannot read, and `ingest.errors.NoValueError` for one without a value
+  that means no more than a tombstone, as `Message.sent` does; and nothing else;
 - ``parse_many(values, hints)``, if it can be read faster so: the changes of the first messages as columns, up to one
   that is not as usual (`ingest.change.ChangeColumns`).  It gives what ``parse`` gives, and raises nothing;
 - ``part(value)`` and ``joined(parts)``, if a message may be a part of one: `ingest.decoding.split.MessagePart` or None,
@@ -27,8 +28,8 @@ from typing import Protocol, cast
 from msgspec.structs import replace
 
 from ingest.change import Change, Hints, Message
-from ingest.decoding import documents, unread
-from ingest.errors import ConfigError, Undecodable
+from ingest.decoding import documents, rows, unread
+from ingest.errors import ConfigError, NoValueError, Undecodable
 from ingest.images_before import WHOLE, ImagesBefore
 
 
@@ -141,7 +142,7 @@ Parse = Callable[[Message, Hints], Iterable[Change]]
 
 @cache
 def reader(name: str) -> Parse:
-    """A format's ``parse``, which also reads messages of several documents, and documents in a frame or an envelope.
+    """A format's ``parse``, which also reads tombstones, messages of several documents, and documents in a frame or an envelope.
 
     A message that it cannot read is refused by what it is, if that is known.
     """
@@ -152,6 +153,8 @@ def reader(name: str) -> Parse:
 def _named(parse: Parse, message: Message, hints: Hints) -> Iterable[Change]:
     try:
         return parse(message, hints)
+    except NoValueError:
+        return rows.TOMBSTONE
     except Undecodable as error:
         kind = None
         if error.code in _UNLIKE and message.value:

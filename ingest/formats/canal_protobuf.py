@@ -73,9 +73,7 @@ _json = msgspec.json.encode
 
 def parse(message: Message, hints: Hints) -> list[Change]:
     """The changes of a packet's entries; one entry that cannot be read refuses all."""
-    if message.value is None:
-        return list(rows.TOMBSTONE)
-    entries = packet(message.value)
+    entries = packet(message.sent)
     if len(entries) == 1:
         return _changes(entries[0], message.topic, hints)
     changes = chain.from_iterable(_changes(entry, message.topic, hints) for entry in entries)

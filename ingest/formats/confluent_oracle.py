@@ -80,10 +80,8 @@ class OracleRecord(NamedTuple):
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message."""
-    if message.value is None:
-        return rows.TOMBSTONE
     names = hints.options.extra
-    record = _usual(message.value, names) or _read(message.value, names)
+    record = _usual(message.sent, names) or _read(message.sent, names)
     place = _place(record.metadata, record.note)
     if place.op is Op.TRUNCATE:
         return (replace(place, table=rows.named_table(place.table, hints, message.topic)),)
@@ -194,7 +192,7 @@ def _row(place: Change, record: OracleRecord, message: Message, hints: Hints) ->
     declared = hints.tables(table)
     plan = rows.plan_of_declared(declared.columns, hints.options, whole=MILLIS)
     if plan.bits and plan.of(record.image or record.before or {}).bits:  # number or text? only the bytes say
-        record = _read(message.value or b"", hints.options.extra)
+        record = _read(message.sent, hints.options.extra)
     _, before, image, old, row, schema, _ = record
     kept = rows.convert_both(before, image, plan, old, row)
     keys = declared.keys or _keys(message.key, image or before or {})

@@ -138,9 +138,7 @@ def evidence(sample: bytes, heartbeat: str, columns: str, key: str) -> str | Non
 
 def read(message: Message, hints: Hints, dialect: StreamxDialect) -> tuple[Change, ...]:
     """The changes of one message as a dialect writes them."""
-    if message.value is None:
-        return rows.TOMBSTONE
-    envelope, note = values.opened(message.value)
+    envelope, note = values.opened(message.sent)
     payload = members_of(envelope.get("payload"))
     kind = values.text(payload.get("op", b"null"))
     if kind is None or "version" not in envelope:

@@ -123,10 +123,10 @@ PLACEHOLDER = "__debezium_unavailable_value"
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message; a DDL message may name several tables and gives one for each."""
-    if message.value is None or json_values.is_null(message.value):
+    if json_values.is_null(message.value):
         return [no_value(message, json_key(message.key, hints), hints)]
     document, note = json_values.repaired(
-        message.value, lambda raw: debezium_events.unwrapped(raw, hints, message.topic)
+        message.sent, lambda raw: debezium_events.unwrapped(raw, hints, message.topic)
     )
     payload = document.payload
     if payload is None:

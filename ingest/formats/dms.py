@@ -80,9 +80,7 @@ _MYSQL = re.compile(r"[A-Za-z][\w.-]*\.([0-9]{1,18}):([0-9]{1,18})", re.ASCII)
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    if message.value is None:
-        return rows.TOMBSTONE
-    envelope, note = values.opened(message.value)
+    envelope, note = values.opened(message.sent)
     meta = values.bare_image(envelope.get("metadata", b"{}"))
     record, kind = meta.get("record-type"), meta.get("operation")
     if record is None or kind is None:

@@ -63,12 +63,10 @@ MICROSECOND_SOURCES = frozenset({"MySQL", "PostgreSQL"})
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    if message.value is None:
-        return [Change(op=Op.CONTROL, note="null value")]
     try:
-        record = decode(message.value)
+        record = decode(message.sent)
     except Undecodable:
-        if len(message.value) == NO_OPERATION:
+        if len(message.sent) == NO_OPERATION:
             return [Change(op=Op.CONTROL, note="no operation")]
         raise
     return _changes(record, hints)

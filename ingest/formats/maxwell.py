@@ -72,9 +72,7 @@ _MILLISECONDS = 10**11  # as seconds this is the year 5138
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    if message.value is None:
-        return rows.TOMBSTONE
-    envelope, note = values.opened(message.value)
+    envelope, note = values.opened(message.sent)
     kind = values.text(envelope.get("type", b"null"))
     op = OPS.get(kind or "")
     if kind is None or (op is None and not kind.islower()) or "database" not in envelope:

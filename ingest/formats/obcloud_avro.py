@@ -73,9 +73,7 @@ NULL_TYPES = {
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    if message.value is None:
-        return [Change(op=Op.CONTROL, note="null value")]
-    record = avro.read(_schema(), message.value)
+    record = avro.read(_schema(), message.sent)
     op = OPS.get(record["operation"] or "")
     if op is None:
         raise Undecodable("unknown-operation", "the record has no operation")

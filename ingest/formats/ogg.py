@@ -77,9 +77,7 @@ OTHERS = frozenset({"scn", "row_id"})
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    if message.value is None:
-        return rows.TOMBSTONE
-    envelope, note = values.opened(message.value)
+    envelope, note = values.opened(message.sent)
     if "op_type" not in envelope or "table" not in envelope:
         raise Undecodable("not-this-format", "op_type or table is missing")
     envelope = dict(_usual(envelope, hints.options))

@@ -69,9 +69,7 @@ ABOUT: About = replaced(
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one framed datum."""
-    if message.value is None:
-        return rows.TOMBSTONE
-    named = _named(message.value, hints)
+    named = _named(message.sent, hints)
     text, record = connect_avro.read(named, hints)
     if not isinstance(record, dict) or not record.keys() >= ALWAYS:
         raise Undecodable(

@@ -58,9 +58,9 @@ OPS = {"c": Op.INSERT, "u": Op.UPDATE, "d": Op.DELETE, "r": Op.READ, "HEARTBEAT"
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    if message.value is None or json_values.is_null(message.value):
+    if json_values.is_null(message.value):
         return [Change(op=Op.CONTROL, note="tombstone")]
-    document, note = json_values.repaired(message.value, json_values.unwrapped)
+    document, note = json_values.repaired(message.sent, json_values.unwrapped)
     payload = document.payload
     if not document.wrapped:
         raise Undecodable("not-this-format", "the message has no payload")

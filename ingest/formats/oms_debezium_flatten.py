@@ -23,9 +23,9 @@ ABOUT: About = replace(
 
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
-    if message.value is None or json_values.is_null(message.value):
+    if json_values.is_null(message.value):
         return [Change(op=Op.CONTROL, note="tombstone")]
-    members, note = json_values.repaired(message.value, json_values.object_of)
+    members, note = json_values.repaired(message.sent, json_values.object_of)
     return [oms_debezium.event(b"", members, message, hints, note)]
 
 

@@ -73,9 +73,7 @@ KEY_SEPARATOR = "\x01"
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message; a TRUNCATE statement makes two, the truncation and the statement."""
-    if message.value is None:
-        return rows.TOMBSTONE
-    envelope, note = values.opened(message.value)
+    envelope, note = values.opened(message.sent)
     if "allMetaData" not in envelope or "recordType" not in envelope:
         raise Undecodable("not-this-format", "allMetaData and recordType are missing")
     meta = values.bare_image(envelope["allMetaData"])

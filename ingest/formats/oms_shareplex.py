@@ -112,9 +112,7 @@ def meta_of(sample: bytes) -> Image | None:
 
 def read(message: Message, hints: Hints, dialect: SharePlexDialect) -> tuple[Change, ...]:
     """The changes of one message as a dialect writes them."""
-    if message.value is None:
-        return rows.TOMBSTONE
-    envelope, note = values.opened(message.value)
+    envelope, note = values.opened(message.sent)
     meta = values.optional_image(envelope.get("meta"))
     kind = (meta or {}).get("op")
     if meta is None or kind is None or not envelope.keys() & {"data", "key", "sql"}:

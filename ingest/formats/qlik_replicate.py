@@ -118,11 +118,9 @@ _records, _headers = RecordReader(ReplicateEnvelope), RecordReader(ChangeHeaders
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one message, with or without the envelope."""
-    if message.value is None:
-        return rows.TOMBSTONE
-    if message.value.startswith(MAGIC.encode()):
+    if message.sent.startswith(MAGIC.encode()):
         raise Undecodable("avro-envelope", "the envelope is Avro: set the endpoint's message format to JSON")
-    envelope, note = _records.read(message.value)
+    envelope, note = _records.read(message.sent)
     kind, content = _opened(envelope)
     if kind == METADATA:
         return (_description(content, hints, note),)

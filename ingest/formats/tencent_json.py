@@ -106,9 +106,7 @@ _records = RecordReader(SubscribedRecord)
 
 def parse(message: Message, hints: Hints) -> Iterable[Change]:
     """The change of one record; a TRUNCATE statement makes two, the truncation and the statement."""
-    if message.value is None:
-        return rows.TOMBSTONE
-    record, note = _records.read(message.value)
+    record, note = _records.read(message.sent)
     if record.message_type is UNSET or record.file_name is UNSET or record.position is UNSET:
         raise Undecodable("not-this-format", f"the record lacks one of {', '.join(sorted(MEMBERS))}")
     place = _place(record, note)

@@ -75,9 +75,7 @@ NULL, BYTES, TEXT, ABSENT = 0, 11, 13, 14
 
 def parse(message: Message, hints: Hints) -> list[Change]:
     """The changes of an envelope's events; one event that cannot be read refuses all."""
-    if message.value is None:
-        return list(rows.TOMBSTONE)
-    envelope = _envelope(message.value)
+    envelope = _envelope(message.sent)
     if envelope.total > 1:
         raise Undecodable(
             SPLIT,
