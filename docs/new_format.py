@@ -145,7 +145,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 def recognise(sample: bytes) -> str | None:
     """The members that every message has."""
-    return ", ".join(sorted(MEMBERS)) if values.peeked(sample).keys() >= MEMBERS else None
+    return ", ".join(sorted(MEMBERS)) if values.opened(sample)[0].keys() >= MEMBERS else None
 
 
 def _place(envelope: Mapping[str, Raw], note: str | None) -> Change:

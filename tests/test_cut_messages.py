@@ -55,7 +55,7 @@ def test_a_cut_message_is_refused_at_once(name: str, kind: str) -> None:
             list(module.parse(Message(cut(kind)), HINTS))
 
     assert is_within(SECONDS, decode)
-    assert is_within(SECONDS, lambda: module.recognise(cut(kind)))
+    assert is_within(SECONDS, lambda: formats.evidence(name, cut(kind)))
 
 
 @pytest.mark.parametrize("kind", CUTS)

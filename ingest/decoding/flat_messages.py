@@ -246,13 +246,14 @@ def evidence(sample: bytes, *rows: MarkRule, lacks: str = "") -> str | None:
 
 
 def marks_of(sample: bytes) -> frozenset[str]:
-    """The marks of a writer in one message, the ``type`` itself among them; none if it is not a flat message."""
-    try:
-        envelope, _ = read(sample)
-        data, old = rows(envelope.data), rows(envelope.old)
-        declared = declared_types(types_of(envelope))
-    except Undecodable:
-        return frozenset()
+    """The marks of a writer in one message, the ``type`` itself among them; none if it is not a flat message.
+
+    Raises:
+        Undecodable: it cannot be read.
+    """
+    envelope, _ = read(sample)
+    data, old = rows(envelope.data), rows(envelope.old)
+    declared = declared_types(types_of(envelope))
     row = next(filter(None, data + old), {})
     if not envelope.type or not envelope.type.isupper() or (envelope.is_ddl is UNSET and not row):
         return frozenset()

@@ -113,14 +113,6 @@ def repaired(raw: bytes, read: Callable[[bytes], _Read]) -> tuple[_Read, str | N
         return read(lenient(raw)), note
 
 
-def peeked(sample: bytes, read: Callable[[bytes], _Read]) -> _Read | None:
-    """What ``read`` makes of a sample, repaired if need be; None where it cannot be read."""
-    try:
-        return repaired(sample, read)[0]
-    except Undecodable:
-        return None
-
-
 def text(value: Any) -> str | None:
     """A value as text: a string itself, a number's digits, compact JSON of what is nested."""
     kind = type(value)

@@ -11,7 +11,7 @@ A format module (``dts_canal`` for the format ``dts-canal``) holds
 - ``part(value)`` and ``joined(parts)``, if a message may be a part of one: `ingest.decoding.split.MessagePart` or None,
   and the whole message of the data of all parts; ``parse`` refuses a part as ``split-message``;
 - ``recognise(sample)``: the evidence that one message is of this format, or None; `SharedEvidence` if sister dialects
-  may show it as well.
+  may show it as well.  It may raise `ingest.errors.Undecodable` where the sample cannot be read: `evidence` asks it.
 
 Adding a format is adding its module here; nothing else under ``ingest`` names it.
 """
@@ -214,6 +214,14 @@ def _of_documents(parse: Parse, message: Message, hints: Hints, parts: list[byte
     if len(parts) == 1:
         return changes
     return [replace(change, row=row) for row, change in enumerate(changes)]
+
+
+def evidence(name: str, sample: bytes) -> str | None:
+    """What a format says of one message; nothing where it stumbles over it."""
+    try:
+        return load(name).recognise(sample)
+    except (Undecodable, ValueError, RecursionError):
+        return None
 
 
 @cache

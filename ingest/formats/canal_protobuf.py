@@ -84,11 +84,8 @@ def parse(message: Message, hints: Hints) -> list[Change]:
 
 def recognise(sample: bytes) -> str | None:
     """A packet of messages, to the last byte, whose first entry names a log's file."""
-    try:
-        entries = packet(sample)
-        file = CANAL.read("Entry", entries[0]).header.logfileName if entries else None
-    except Undecodable:
-        return None
+    entries = packet(sample)
+    file = CANAL.read("Entry", entries[0]).header.logfileName if entries else None
     return f"a Canal packet with {counted(len(entries), 'entry', 'entries')} of {file}" if file else None
 
 

@@ -114,12 +114,8 @@ def _read(value: bytes, names: Mapping[str, str]) -> OracleRecord:
 
 def recognise(sample: bytes) -> str | None:
     """The metadata's names, with or without Connect's schema around the row."""
-    seen = values.peeked(sample)
-    try:
-        envelope = _payload(seen)
-        is_loaded = values.member_text(envelope, "op_type") == "R"  # has no row_id
-    except Undecodable:
-        return None
+    envelope = _payload(values.opened(sample)[0])
+    is_loaded = values.member_text(envelope, "op_type") == "R"  # has no row_id
     is_marked = envelope.keys() >= MARKS and ("row_id" in envelope or is_loaded)
     return f"op_type, table, scn and {'the operation R' if is_loaded else 'row_id'}" if is_marked else None
 

@@ -120,11 +120,8 @@ def recognise(sample: bytes) -> str | None:
 
 def evidence(sample: bytes, heartbeat: str, columns: str, key: str) -> str | None:
     """Version, operation and clock, with the list of columns or the key in the schema, unless it is a heartbeat."""
-    try:
-        members, _note = values.opened(sample)
-        payload, schema = members_of(members.get("payload")), members_of(members.get("schema"))
-    except Undecodable:
-        return None
+    members, _note = values.opened(sample)
+    payload, schema = members_of(members.get("payload")), members_of(members.get("schema"))
     op, clock = (bytes(payload.get(name, b"")) for name in ("op", "timestamp"))
     if "version" not in members or not op or clock[:1] != b"{":
         return None

@@ -546,8 +546,9 @@ JSON = Encoding(
 
 def recognise(sample: bytes) -> str | None:
     """Evidence in one message; a flattened row shows none unless it carries ``__`` members."""
-    document = json_values.peeked(sample, partial(debezium_events.unwrapped, hints=Hints(), topic=""))
-    if document is None or not (payload := document.payload):
+    unwrapped = partial(debezium_events.unwrapped, hints=Hints(), topic="")
+    payload = json_values.repaired(sample, unwrapped)[0].payload
+    if not payload:
         return None
     kind = debezium_events.kind_of(payload)
     if kind == "row":

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -101,10 +100,8 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 def recognise(sample: bytes) -> str | None:
     """``metadata`` with ``record-type``."""
-    with suppress(Undecodable):
-        if "record-type" in values.bare_image(values.peeked(sample).get("metadata", b"")):
-            return "metadata.record-type"
-    return None
+    metadata = values.bare_image(values.opened(sample)[0].get("metadata", b""))
+    return "metadata.record-type" if "record-type" in metadata else None
 
 
 def _place(meta: Image, op: Op, note: str | None) -> Change:

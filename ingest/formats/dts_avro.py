@@ -206,8 +206,5 @@ def recognise(sample: bytes) -> str | None:
     """The whole sample is one record of the schema."""
     if sample[:1] == b"{" or not sample:
         return None
-    try:
-        operation = decode(sample)["operation"]
-    except Undecodable:
-        return None
+    operation = decode(sample)["operation"]
     return f"one {operation} record of the DTS schema, to the last byte"

@@ -179,7 +179,7 @@ def _read(value: bytes, hints: Hints) -> tuple[Change, list[Image]]:
 
 def recognise(sample: bytes) -> str | None:
     """The member that gives the format its name."""
-    return MARK if bytes(values.peeked(sample).get(MARK, b"")) == b"1" else None
+    return MARK if bytes(values.opened(sample)[0].get(MARK, b"")) == b"1" else None
 
 
 def place_of(order: Order) -> dict[str, Any]:

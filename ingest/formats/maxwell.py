@@ -90,11 +90,8 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 def recognise(sample: bytes) -> str | None:
     """A type in lower case, with an object in ``data``; or a table event."""
-    envelope = values.peeked(sample)
-    try:
-        kind = values.member_text(envelope, "type")
-    except Undecodable:
-        return None
+    envelope, _note = values.opened(sample)
+    kind = values.member_text(envelope, "type")
     if kind not in OPS or not envelope.keys() >= {"database", "type"}:
         return None
     if OPS[kind] is Op.DDL:

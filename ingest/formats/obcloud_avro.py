@@ -253,8 +253,5 @@ def recognise(sample: bytes) -> str | None:
     """The whole sample is one record of the schema."""
     if sample[:1] == b"{" or not sample:
         return None
-    try:
-        operation = avro.read(_schema(), sample)["operation"]
-    except Undecodable:
-        return None
+    operation = avro.read(_schema(), sample)["operation"]
     return f"one {operation} record of the OceanBase schema, to the last byte"

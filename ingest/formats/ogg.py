@@ -90,7 +90,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 def recognise(sample: bytes) -> str | None:
     """``op_type`` and ``table``, with a position or images; without these another vendor's connector may have sent it."""
-    seen = values.peeked(sample).keys()
+    seen = values.opened(sample)[0].keys()
     if not seen >= ALWAYS or seen >= OTHERS:
         return None
     if seen & {"pos", BEFORE, AFTER} and not seen & OTHERS:

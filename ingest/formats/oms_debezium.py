@@ -157,8 +157,8 @@ def _image(row: object, plan: ConnectPlan) -> Image | None:
 
 def recognise(sample: bytes) -> str | None:
     """The constant source name OMS inside a payload."""
-    document = json_values.peeked(sample, json_values.unwrapped)
-    return evidence(document.payload) if document and document.wrapped else None
+    document, _note = json_values.repaired(sample, json_values.unwrapped)
+    return evidence(document.payload) if document.wrapped else None
 
 
 def evidence(members: Values | None) -> str | None:

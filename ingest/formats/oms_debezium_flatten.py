@@ -31,4 +31,4 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 def recognise(sample: bytes) -> str | None:
     """The constant source name OMS next to the operation."""
-    return oms_debezium.evidence(json_values.peeked(sample, json_values.object_of))
+    return oms_debezium.evidence(json_values.repaired(sample, json_values.object_of)[0])

@@ -76,6 +76,6 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 def recognise(sample: bytes) -> str | None:
     """A flat row whose only mark is ``__deleted``."""
-    members = json_values.peeked(sample, json_values.object_of)
-    marks = {name for name in members or () if name.startswith("__")}
+    members, _note = json_values.repaired(sample, json_values.object_of)
+    marks = {name for name in members if name.startswith("__")}
     return "a flat row with __deleted" if marks == {"__deleted"} else None

@@ -99,20 +99,14 @@ def recognise(sample: bytes) -> str | None:
 
 def _has_row(sample: bytes) -> bool:
     """True for a message of a row, in which the extended serializer would write its types."""
-    try:
-        kind = values.member_text(values.peeked(sample), "recordType") or ""
-    except Undecodable:
-        return False
-    return OPS.get(kind) in ROW_OPS
+    members, _note = values.opened(sample)
+    return OPS.get(values.member_text(members, "recordType") or "") in ROW_OPS
 
 
 def looks_like(sample: bytes) -> bool:
     """True for an object with the two members that every OMS Default message has."""
-    try:
-        members, _note = values.opened(sample)
-        return "recordType" in members and bool(values.members(members.get("allMetaData", b"")))
-    except Undecodable:
-        return False
+    members, _note = values.opened(sample)
+    return "recordType" in members and bool(values.members(members.get("allMetaData", b"")))
 
 
 # --- place and table ----------------------------------------------------------------------------

@@ -15,7 +15,6 @@ Where the endpoint leaves out the envelope, the data message comes alone. Quirks
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -137,15 +136,11 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 def recognise(sample: bytes) -> str | None:
     """The envelope's constant, or a data message alone by its headers."""
-    seen = values.peeked(sample)
-    with suppress(Undecodable):
-        if values.member_text(seen, "magic") == MAGIC and "message" in seen:
-            return "the envelope atMSG"
-        if {"data", "headers"} <= seen.keys() and {"operation", "changeSequence"} <= values.bare_image(
-            seen["headers"]
-        ).keys():
-            return "data and headers.changeSequence"
-    return None
+    seen, _note = values.opened(sample)
+    if values.member_text(seen, "magic") == MAGIC and "message" in seen:
+        return "the envelope atMSG"
+    headers = values.bare_image(seen["headers"]) if {"data", "headers"} <= seen.keys() else {}
+    return "data and headers.changeSequence" if {"operation", "changeSequence"} <= headers.keys() else None
 
 
 def _opened(envelope: ReplicateEnvelope) -> tuple[str, ReplicateMessage]:

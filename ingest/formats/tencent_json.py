@@ -117,7 +117,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
 
 def recognise(sample: bytes) -> str | None:
     """The members of a record."""
-    return ", ".join(sorted(MEMBERS)) if values.peeked(sample).keys() >= MEMBERS else None
+    return ", ".join(sorted(MEMBERS)) if values.opened(sample)[0].keys() >= MEMBERS else None
 
 
 def _place(record: SubscribedRecord, note: str | None) -> Change:

@@ -117,15 +117,12 @@ def joined(parts: Sequence[bytes]) -> bytes:
 
 def recognise(sample: bytes) -> str | None:
     """An envelope to the last byte, whose first entry has the header of an event; of a part only the envelope shows."""
-    try:
-        envelope = _envelope(sample)
-        if envelope.total > 1:
-            return SharedEvidence(
-                f"perhaps part {envelope.index + 1} of {envelope.total} of a subscription's envelope"
-            )
-        entries = _entries(envelope)
-    except Undecodable:
-        return None
+    envelope = _envelope(sample)
+    if envelope.total > 1:
+        return SharedEvidence(
+            f"perhaps part {envelope.index + 1} of {envelope.total} of a subscription's envelope"
+        )
+    entries = _entries(envelope)
     return (
         f"a subscription's envelope with {counted(len(entries), 'entry', 'entries')}"
         if entries and entries[0].header.seqId

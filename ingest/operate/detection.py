@@ -128,12 +128,8 @@ def _evidence(message: bytes) -> dict[str, str]:
     by_format = {}
     first = next(iter(documents.inside(message)), message)  # a frame or an envelope is no mark of a format
     for name in formats.names():
-        module = formats.load(name)
-        try:
-            evidence = module.recognise(message if module.ABOUT.binary else first)
-        except (Undecodable, ValueError, RecursionError):
-            continue
-        if evidence:
+        sample = message if formats.load(name).ABOUT.binary else first
+        if evidence := formats.evidence(name, sample):
             by_format[name] = evidence
     return by_format
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ingest.decoding import json_values
-from ingest.errors import agreeing, counted
+from ingest.errors import Undecodable, agreeing, counted
 from ingest.lake import duck
 from ingest.lake.tables import Tables
 from ingest.quality.catalogue import Metric
@@ -164,8 +164,9 @@ def _is_null(value: bytes | None) -> bool:
     """True of a null value, in whatever way it is written."""
     if not value or json_values.is_null(value):
         return True
-    document = json_values.peeked(value, json_values.unwrapped)
-    return document is not None and document.payload is None
+    with suppress(Undecodable):
+        return json_values.repaired(value, json_values.unwrapped)[0].payload is None
+    return False
 
 
 def _lost(messages: SentMessages, names: list[str], since: int, last: int) -> dict[str, dict[str, int]]:

@@ -114,7 +114,7 @@ def test_a_cloud_event_of_debezium(op: str, shape: str) -> None:
     assert ((29274832,), "565:29274832", ("id",)) == (found.sequence, found.transaction, found.keys)
     assert 1718000000123000 == found.event_time
     assert ({"id": "int64", "fare": "string"} if shape == "schema" else {}) == found.types
-    assert "op" in (formats.load("debezium").recognise(event.encode()) or "")
+    assert "op" in (formats.evidence("debezium", event.encode()) or "")
 
 
 def flattened(op: str, data: object, **options: object) -> Change:

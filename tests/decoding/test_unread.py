@@ -77,7 +77,7 @@ def test_what_debezium_writes_for_itself_is_no_row(name, is_wrapped, options):
         list(formats.reader("debezium")(Message(value), Hints(options)))
     assert "unread-format" == refused.value.code
     assert "leave its topic out" in refused.value.detail
-    assert formats.load("debezium").recognise(value) is None
+    assert formats.evidence("debezium", value) is None
     assert "leave its topic out" in detection.in_words(detection.judge("m", "lines", [value], None))
 
 

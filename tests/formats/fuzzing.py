@@ -103,7 +103,7 @@ def tried(name: str, chunk: int, count: int, large_of: int = LARGE) -> Outcome:
 
 def _recognised(name: str, value: bytes) -> Iterator[str]:
     try:
-        formats.load(name).recognise(value)
+        formats.evidence(name, value)
     except Exception as error:
         yield f"{name}, recognise: {type(error).__name__}: {error}: {value!r:.2000}"
 

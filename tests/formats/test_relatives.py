@@ -268,7 +268,7 @@ def test_bytes_in_another_encoding_are_refused():
 def test_recognised_by_itself_alone(name):
     """A message taken for a relative's is decoded wrongly."""
     for raw in golden.samples(name):
-        others = [other for other in NAMES if other != name and formats.load(other).recognise(raw)]
+        others = [other for other in NAMES if other != name and formats.evidence(other, raw)]
         assert [] == others
 
 
@@ -340,9 +340,9 @@ HEXADECIMAL = {
 def test_two_vendors_of_one_shape(message, is_goldengate, is_confluent):
     """Confluent's snapshot comes first, and `detect` called it GoldenGate's with certainty: then a position orders nothing."""
     raw = json.dumps({"table": "ORCL.HR.EMP"} | message).encode()
-    evidence = formats.load("ogg").recognise(raw)
+    evidence = formats.evidence("ogg", raw)
     certain = None if isinstance(evidence, formats.SharedEvidence) else evidence is not None
-    assert (is_goldengate, is_confluent) == (certain, bool(formats.load("confluent-oracle").recognise(raw)))
+    assert (is_goldengate, is_confluent) == (certain, bool(formats.evidence("confluent-oracle", raw)))
 
 
 @pytest.mark.parametrize("space", ["", " "])
