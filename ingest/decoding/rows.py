@@ -390,6 +390,17 @@ def operation(operations: Mapping[str, Op], kind: str, member: str) -> Op:
     return op
 
 
+def numbered(position: str | None) -> tuple[int, ...]:
+    """The sequence of a position that is one number; empty if it is none."""
+    number = values.integer(position)
+    return (number,) if number is not None and number >= 0 else ()
+
+
+def unreadable(position: str | None, sequence: tuple[int, ...]) -> str | None:
+    """The remark on a position without a sequence; None if there is one, or no position."""
+    return "the position is unreadable" if position and not sequence else None
+
+
 def moment(value: str | None, zone: str) -> int | None:
     """Microseconds since 1970 UTC of a date and time, or None where the text is none."""
     if value is None:
@@ -409,6 +420,14 @@ def binlog(server: str | None, file: str | None) -> tuple[str, ...]:
     """
     known = (("server", server if server != "0" else None), ("log", (file or "").rpartition(".")[0]))
     return tuple(f"{kind} {name}" for kind, name in known if name)
+
+
+_Sent = TypeVar("_Sent")
+
+
+def images_of(op: Op, before: _Sent | None, after: _Sent | None) -> tuple[_Sent | None, _Sent | None]:
+    """The images that a row has: none before it was inserted or read, none after its delete, whatever was sent."""
+    return (None if op in (Op.INSERT, Op.READ) else before), (None if op is Op.DELETE else after)
 
 
 def require_images(before: Image | None, after: Image | None, op: Op) -> None:

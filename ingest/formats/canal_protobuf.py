@@ -316,10 +316,10 @@ class LogPlace(NamedTuple):
 
 def _place(header: Any) -> LogPlace:
     file, offset = header.logfileName, header.logfileOffset
-    number = _file_number(file)
+    numbers = _file_number(file)
     transaction = {pair.key: pair.value for pair in header.props}.get("curtGtid")
     return LogPlace(
-        (number, offset) if number is not None and offset >= 0 else (),
+        (*numbers, offset) if numbers and offset >= 0 else (),
         f"{file}:{offset}",
         transaction,
         rows.binlog(str(header.serverId), file),
@@ -344,6 +344,5 @@ def _placed(change: Change, place: LogPlace) -> Change:
 
 
 @remembered(1024)
-def _file_number(file: str) -> int | None:
-    number = values.integer(file.rpartition(".")[2])
-    return number if number is not None and number >= 0 else None
+def _file_number(file: str) -> tuple[int, ...]:
+    return rows.numbered(file.rpartition(".")[2])

@@ -158,16 +158,15 @@ def _text(reading: rows.RowPlan, name: str, value: object) -> str | None:
 
 def _place(metadata: Mapping[str, str | None], note: str | None) -> Change:
     position = metadata["scn"] or None
-    number = values.integer(position)
-    readable = number is not None and number >= 0
+    sequence = rows.numbered(position)
     clock = values.integer(metadata.get("op_ts"))
     return Change(
         op=rows.operation(OPS, metadata["op_type"] or "", "op_type"),
         table=_table(metadata.get("table")),
-        sequence=(number,) if number is not None and readable else (),
+        sequence=sequence,
         position=position,
         event_time=values.micros_of(clock, MILLIS) if clock and clock > 0 else None,
-        note=note if readable else rows.noted(note, "the scn is missing or unreadable, arrival decides"),
+        note=note if sequence else rows.noted(note, "the scn is missing or unreadable, arrival decides"),
         dialect="oracle",
     )
 

@@ -222,8 +222,8 @@ def _row(
     hints: Hints,
     topic: str,
 ) -> Change:
-    old = None if place.op in (Op.INSERT, Op.READ) else members_of(payload.get("before")).get(dialect.image)
-    new = None if place.op is Op.DELETE else members_of(payload.get("after")).get(dialect.image)
+    images = rows.images_of(place.op, payload.get("before"), payload.get("after"))
+    old, new = (members_of(image).get(dialect.image) for image in images)
     before, after = values.optional_image(old), values.optional_image(new)
     rows.require_images(before, after, place.op)
     table = rows.named_table(place.table, hints, topic)
@@ -260,10 +260,9 @@ def _streamx_place(payload: Mapping[str, Raw], row: bool) -> RowPlace:
     position = values.text(payload.get("sequenceId", b"null")) or None
     if position == FULL_LOAD:
         return RowPlace(position, (), phase=0)
-    number = values.integer(position)
-    if number is None or number < 0:
-        return RowPlace(position, (), note="the position is missing or unreadable" if row else None)
-    return RowPlace(position, (number,))
+    sequence = rows.numbered(position)
+    note = "the position is missing or unreadable" if row and not sequence else None
+    return RowPlace(position, sequence, note=note)
 
 
 @remembered(1024)

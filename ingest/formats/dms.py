@@ -117,7 +117,7 @@ def _place(meta: Image, op: Op, note: str | None) -> Change:
         servers=rows.binlog(None, log[0].partition(":")[0]) if log else (),
         event_time=rows.moment(meta.get("timestamp"), "UTC") if clock is None else clock,
         transaction=meta.get("transaction-id"),
-        note=rows.noted(note, "the position is unreadable" if position and not sequence else None),
+        note=rows.noted(note, rows.unreadable(position, sequence)),
     )
 
 

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 from ingest.change import NO_TABLE, ROW_OPS, Change, Hints, Image, Message, Op, TableId
 from ingest.decoding import avro
 from ingest.decoding.dts_values import Column, columns
-from ingest.decoding.rows import statement
+from ingest.decoding.rows import require_images, statement
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.images_before import ImagesBefore
@@ -125,8 +125,7 @@ def _row(record: dict[str, Any], common: Change, hints: Hints) -> Change:
     before, unsent = _image(record["beforeImages"], plan, micros, types_sent)
     after, missing = _image(record["afterImages"], plan, micros, types_sent)
     op = common.op
-    if (before if op is Op.DELETE else after) is None:
-        raise Undecodable("no-image", f"the {op} has no image of its row")
+    require_images(before, after, op)
     absent = unsent + missing
     return replace(
         common,
@@ -204,7 +203,7 @@ def key_columns(info: str | None) -> tuple[str, ...]:
 
 def recognise(sample: bytes) -> str | None:
     """The whole sample is one record of the schema."""
-    if sample[:1] == b"{" or not sample:
+    if sample[:1] == b"{":
         return None
     operation = decode(sample)["operation"]
     return f"one {operation} record of the DTS schema, to the last byte"

@@ -18,6 +18,7 @@ from functools import partial
 
 from ingest import values
 from ingest.change import Image, Op, Options
+from ingest.decoding import rows
 from ingest.formats import SharedEvidence, oms_shareplex
 from ingest.formats.oms_shareplex import SharePlexDialect, known, meta_of, read
 
@@ -61,10 +62,8 @@ _ROWID = re.compile(r"[A-Za-z0-9+/]{18}")
 
 
 def _order(meta: Image, _op: Op, _options: Options) -> tuple[int, ...]:
-    scn, seq = values.integer(known(meta.get("scn"))), values.integer(meta.get("seq"))
-    if scn is None or scn < 0:
-        return ()
-    return (scn, seq) if seq else (scn,)
+    scn, seq = rows.numbered(known(meta.get("scn"))), values.integer(meta.get("seq"))
+    return (*scn, seq) if scn and seq else scn
 
 
 DTS = SharePlexDialect(_order, nulls_may_hide=False, utc=True, sql="oracle", whole=None)

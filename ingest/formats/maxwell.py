@@ -116,15 +116,15 @@ def _place(envelope: Mapping[str, Raw], op: Op, note: str | None) -> Change:
         else (),
         event_time=values.micros_of(clock, unit),
         transaction=values.member_text(envelope, "xid"),
-        note=rows.noted(note, "the position is unreadable" if position and not sequence else None),
+        note=rows.noted(note, rows.unreadable(position, sequence)),
     )
 
 
 def log_position(position: str | None) -> tuple[int, ...]:
     """File number and offset of ``base.000006:800911``, else nothing."""
     file, _, offset = (position or "").rpartition(":")
-    number, place = values.integer(file.rpartition(".")[2]), values.integer(offset)
-    return (number, place) if number is not None and place is not None and min(number, place) >= 0 else ()
+    number, place = rows.numbered(file.rpartition(".")[2]), rows.numbered(offset)
+    return number + place if number and place else ()
 
 
 def _row(place: Change, envelope: Mapping[str, Raw], message: Message, hints: Hints) -> Change:

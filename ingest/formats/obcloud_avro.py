@@ -26,7 +26,7 @@ from ingest.change import ROW_OPS, Change, Hints, Image, Message, Op, TableId
 from ingest.ddl import dialect_of
 from ingest.decoding import avro
 from ingest.decoding.declared_values import unwrap
-from ingest.decoding.rows import drop_hidden, statement
+from ingest.decoding.rows import drop_hidden, require_images, statement
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.images_before import ImagesBefore
@@ -119,8 +119,7 @@ def _row(record: dict[str, Any], common: Change, hints: Hints) -> Change:
     types_sent: dict[str, str] = {}
     before = _image(record["beforeImages"], names, types_sent)
     after = _image(record["afterImages"], names, types_sent)
-    if (before if op is Op.DELETE else after) is None:
-        raise Undecodable("no-image", f"the {op} has no image of its row")
+    require_images(before, after, op)
     for image in (before, after):
         unwrap(image, declared.columns)
 
@@ -251,7 +250,7 @@ READERS: dict[str, Callable[[Any, str], Read]] = {
 
 def recognise(sample: bytes) -> str | None:
     """The whole sample is one record of the schema."""
-    if sample[:1] == b"{" or not sample:
+    if sample[:1] == b"{":
         return None
     operation = avro.read(_schema(), sample)["operation"]
     return f"one {operation} record of the OceanBase schema, to the last byte"

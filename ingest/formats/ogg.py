@@ -140,17 +140,16 @@ def placed(
 ) -> Change:
     """A change at its place in the trail, from a message's metadata as texts, yet without its row."""
     position = texts.get("pos") or None
-    number = values.integer(position)
-    readable = number is not None and number >= 0
+    sequence = rows.numbered(position)
     return Change(
         op=op,
         table=_table(texts.get("table")),
         keys=() if op is Op.TRUNCATE else keys,
-        sequence=(number,) if number is not None and readable else (),
+        sequence=sequence,
         position=position,
         event_time=rows.moment(texts.get("op_ts"), options.timezone),
         transaction=texts.get("xid"),
-        note=note if readable or position is None else rows.noted(note, "the position is unreadable"),
+        note=rows.noted(note, rows.unreadable(position, sequence)),
         dialect="oracle",
     )
 
@@ -220,8 +219,7 @@ def _row(
     else:  # a row-modelled message has one image, next to its metadata
         row = Raw(encode({name: raw for name, raw in envelope.items() if name not in meta}))
         old, new = (row, None) if place.op is Op.DELETE else (None, row)
-    before = None if place.op is Op.INSERT else _image(old)
-    after = None if place.op is Op.DELETE else _image(new)
+    before, after = map(_image, rows.images_of(place.op, old, new))
     rows.require_images(before, after, place.op)
     table = rows.named_table(place.table, hints, topic)
     declared = hints.tables(table)

@@ -142,8 +142,7 @@ def _row(
     declared = hints.tables(table)
     keys = declared.keys or place.keys
     plan = connect.plan(text, fields, declared.columns, meanings, _reading(hints.options))
-    old = None if place.op is Op.INSERT else _cells(old, declared)
-    new = None if place.op is Op.DELETE else _cells(new, declared)
+    old, new = (_cells(cells, declared) for cells in rows.images_of(place.op, old, new))
     before, after = connect.plain_images(old, new, plan)
     rows.require_images(before, after, place.op)
     missing: list[str] = []

@@ -68,10 +68,8 @@ def recognise(sample: bytes) -> str | None:
 def _place(payload: Mapping[str, Raw], _row: bool) -> RowPlace:
     position = values.text(payload.get("scn", b"null"))
     position = None if position in ("null", "") else position
-    number = values.integer(position)
-    if number is not None and number >= 0:
-        return RowPlace(position, (number,))
-    return RowPlace(position, (), note="the position is unreadable" if position else None)
+    sequence = rows.numbered(position)
+    return RowPlace(position, sequence, note=rows.unreadable(position, sequence))
 
 
 @remembered(1024)

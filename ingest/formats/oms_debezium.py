@@ -23,7 +23,7 @@ from ingest.decoding.connect import ConnectPlan, Field, Meaning
 from ingest.decoding.debezium_events import file_number
 from ingest.decoding.declared_values import Reading
 from ingest.decoding.json_values import Values, text, texts
-from ingest.decoding.rows import drop_hidden, named_table, noted, operation
+from ingest.decoding.rows import drop_hidden, named_table, noted, operation, require_images
 from ingest.errors import Undecodable
 from ingest.formats import About
 from ingest.images_before import ImagesBefore
@@ -81,12 +81,8 @@ def event(schema: bytes, members: Values, message: Message, hints: Hints, note: 
     declared = hints.tables(table)
     plan = connect.plan(schema, connect.envelope_fields, declared.columns, no_meaning, reading(hints.options))
     before, after = _image(members.get("before"), plan), _image(members.get("after"), plan)
-    if op is Op.DELETE:
-        if before is None:
-            raise Undecodable("no-image", "a delete has no before image")
-        after = None
-    elif after is None:
-        raise Undecodable("no-image", f"the {op} has no after image")
+    require_images(before, after, op)
+    after = None if op is Op.DELETE else after
     keys = declared.keys or connect.json_key_columns(message.key)
 
     def hides(name: str) -> bool:

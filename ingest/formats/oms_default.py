@@ -120,9 +120,7 @@ def _place(meta: Image, op: Op, note: str | None) -> Change:
     second = values.integer(meta.get("timestamp"))
     position = meta.get("storeDataSequence")
     sequence, event = split_sequence(position, meta.get("timestamp")), False
-    if position and not sequence:
-        note = rows.noted(note, "the position is unreadable")
-    elif not sequence and op is not Op.READ and second is not None:
+    if not position and op is not Op.READ and second is not None:
         sequence, event = (second, AFTER_EVERY_COUNTER if op is Op.DDL else 0), op is Op.DDL
     return Change(
         op=op,
@@ -133,7 +131,7 @@ def _place(meta: Image, op: Op, note: str | None) -> Change:
         position=position,
         event_time=values.micros_of(second, 1),
         transaction=meta.get("transId") or meta.get("uniqueId"),
-        note=note,
+        note=rows.noted(note, rows.unreadable(position, sequence)),
         dialect=dialect_of(meta.get("dbType")),
         second_only=event,
     )
@@ -159,9 +157,8 @@ def key_names(joined: str | None) -> tuple[str, ...]:
 
 
 def _row(place: Change, meta: Image, envelope: Mapping[str, Raw], hints: Hints, topic: str) -> Change:
-    old, new = envelope.get("prevStruct"), envelope.get("postStruct")
-    before, old_light = _image(None if place.op in (Op.INSERT, Op.READ) else old)
-    after, light = _image(None if place.op is Op.DELETE else new)
+    old, new = rows.images_of(place.op, envelope.get("prevStruct"), envelope.get("postStruct"))
+    (before, old_light), (after, light) = _image(old), _image(new)
     rows.require_images(before, after, place.op)
     table = rows.named_table(place.table, hints, topic)
     declared = hints.tables(table)

@@ -133,8 +133,7 @@ def _place(
 ) -> Change:
     position = known(meta.get("scn"))
     sequence = dialect.order(meta, op, options)
-    if position and not sequence:
-        note = rows.noted(note, "the position is unreadable")
+    note = rows.noted(note, rows.unreadable(position, sequence))
     zone = "UTC" if dialect.utc else options.timezone
     event = op in (Op.DDL, Op.TRUNCATE) and sequence[1:] == (AFTER_EVERY_COUNTER,)
     return Change(

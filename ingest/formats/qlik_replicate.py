@@ -161,8 +161,6 @@ def _place(headers: ChangeHeaders, content: NamedRecord, note: str | None) -> Ch
     op = rows.operation(OPS, headers.operation or "", "headers.operation")
     position = headers.change_sequence or None
     sequence = change_sequence(position)
-    if position and not sequence:
-        note = rows.noted(note, "the position is unreadable")
     return Change(
         op=op,
         table=_table(headers, content),
@@ -171,7 +169,7 @@ def _place(headers: ChangeHeaders, content: NamedRecord, note: str | None) -> Ch
         phase=0 if op is Op.READ and not sequence else 1,
         event_time=rows.moment(headers.timestamp or None, "UTC"),
         transaction=headers.transaction_id or None,
-        note=note,
+        note=rows.noted(note, rows.unreadable(position, sequence)),
     )
 
 

@@ -124,14 +124,14 @@ def _place(record: SubscribedRecord, note: str | None) -> Change:
     kind = record.message_type or ""
     op = rows.operation(OPS, kind, "messageType")
     number, seconds = count_of(record.id), count_of(record.timestamp)
-    is_placed = number is not None and number >= 0
-    if note or not is_placed or op is Op.CONTROL:
-        unplaced = None if is_placed else "id is missing or unreadable, arrival decides"
+    sequence = (number,) if number is not None and number >= 0 else ()
+    if note or not sequence or op is Op.CONTROL:
+        unplaced = None if sequence else "id is missing or unreadable, arrival decides"
         note = rows.noted(note, unplaced, kind if op is Op.CONTROL else None)
     return Change(
         op=op,
         table=TableId.named(record.schema_name, None, record.table_name),
-        sequence=(number,) if number is not None and is_placed else (),
+        sequence=sequence,
         position=record.position or None,
         event_time=values.micros_of(seconds, 1) if seconds and seconds > 0 else None,
         transaction=record.gtid or None,
@@ -158,11 +158,8 @@ def _row(place: Change, record: SubscribedRecord, hints: Hints) -> Change:
     after = _image(record.new_columns, described.names, "newColumns")
     kept = rows.convert_both(before, after, plan)
     keys = declared.keys or tuple(filter(None, texts_of(record.pk_names, "pkNames") or ())) or described.keys
+    before, after = rows.images_of(place.op, before, after)
     rows.require_images(before, after, place.op)
-    if place.op is Op.INSERT:
-        before = None
-    elif place.op is Op.DELETE:
-        after = None
     return rows.finish(place, place.table, keys, before, after, plan, kept)
 
 

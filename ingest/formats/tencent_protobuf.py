@@ -288,11 +288,8 @@ def _rows(header: Any, event: Any, hints: Hints, row: int) -> list[Change]:
         before, after = _images(images, frame.columns)
         is_partial = op is not Op.DELETE and after is not None and len(after) < len(described.names)
         kept = rows.convert_both(before, after, frame.plan)
+        before, after = rows.images_of(op, before, after)
         rows.require_images(before, after, op)
-        if op is Op.INSERT:
-            before = None
-        elif op is Op.DELETE:
-            after = None
         at = replace(place, row=row + number, sequence=(*place.sequence, number) if place.sequence else ())
         changes.append(
             rows.finish(at, place.table, keys, before, after, frame.plan, kept, partial=is_partial)
