@@ -21,7 +21,7 @@ from ingest.quality.catalogue import CHECKS, advice
 
 ROOT = Path(__file__).resolve().parent.parent / "ingest"
 _TEXT = re.compile(r"`ingest ([^`]*)`")
-_VALUES = {"--last": "1"}  # what an option wants that is not any text
+_VALUES = {"--from-batch": "1"}  # what an option wants that is not any text
 _OF_THEIR_OWN = {"formats", "doctor", "jars fetch"}  # verbs that need no pipeline file
 NAMED = {  # verbs that a sentence names, as a part of the product
     "cli/erase_verb.py": {"erase --verify", "maintain"},
@@ -104,9 +104,9 @@ def test_a_command_of_the_code_has_all_its_arguments(arguments: list[ast.expr]) 
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_the_advice_of_a_check_has_whole_commands(check: str) -> None:
-    """`ingest backfill FILE --last N` is not a command: whoever reads the page has to find out what N is."""
+    """`ingest backfill FILE --from-batch N` is not a command: whoever reads the page has to find out what N is."""
     for mirror in ("shop.orders", ""):
-        text = advice(check, "/srv/my shop.yaml", mirror, 17)
+        text = advice(check, "/srv/my shop.yaml", mirror)
         assert not re.search(r"[{}]|\b(FILE|TABLE|SOURCE|N)\b", text), text
         for typed in _TEXT.findall(text):
             parsed(shlex.split(typed))

@@ -20,7 +20,7 @@ from ingest.cli.spark import (
     opened,
     source_named,
 )
-from ingest.errors import IngestError, command, counted
+from ingest.errors import ConfigError, IngestError, command, counted
 
 if TYPE_CHECKING:
     from ingest.bronze.offsets import Gap
@@ -68,40 +68,50 @@ def rebuild(
 @app.command(rich_help_panel=_PANEL)
 def backfill(
     file: PipelineFile,
-    last: Annotated[int, typer.Option(min=1, help="How many batches, counted from the newest.")],
+    from_batch: Annotated[int | None, typer.Option(min=1, help="The first batch to decode again.")] = None,
+    last: Annotated[
+        int | None, typer.Option(min=1, help="Or how many batches, counted from the newest.")
+    ] = None,
     dry_run: DryRun = False,
     accept: Annotated[
         bool, typer.Option("--accept", help="Leave them as they were decoded, and no longer warn of it.")
     ] = False,
     output_as: Output = "table",
 ) -> None:
-    """Decode the last batches again with today's parsers and options, show what changes, and fold the mirrors again."""
+    """Decode batches again with today's parsers and options, show what changes, and fold the mirrors again."""
+    if (from_batch is None) == (last is None):
+        raise ConfigError(["--from-batch and --last both say which batches: give one of them"])
     with locked(file, "backfill", deferred=accept, repairs=not accept) as lake:
         from ingest.lake import decoded_with
 
+        first = _first(lake, from_batch, last or 0)
         if accept:
             decoded_with.refuse_mixed_masks(lake, lake.decoded())
-            names, first = (
-                [source.name for source in lake.pipeline.sources],
-                max(0, lake.decoded() - last) + 1,
-            )
-            decoded_with.note(lake, names, first)
+            decoded_with.note(lake, [source.name for source in lake.pipeline.sources], first)
             said = f"the batches from {first} on stay as they were decoded"
             output.answer(output_as, {"accepted_from_batch": first}, said)
             return
         with ProgressLine(lake.spark, lake.pipeline.name) as progress:
-            rows = decode_again(lake, last, dry_run=dry_run, tell=progress.tell)
+            rows = decode_again(lake, first, dry_run=dry_run, tell=progress.tell)
     printed(rows, output_as)
     fail_unless_done(rows)
 
 
-def decode_again(lake: Lake, last: int, *, dry_run: bool, tell: Tell = silent) -> list[dict[str, Any]]:
-    """The last batches decoded again and the mirrors folded, also those that a killed command has left, or of other types
-    than are declared.
+def _first(lake: Lake, from_batch: int | None, last: int) -> int:
+    """The first batch to decode again: the one that is given, or that of the ``last`` ones."""
+    decoded = lake.decoded()
+    if from_batch is not None and from_batch > max(decoded, 1):
+        raise IngestError(f"Batch {from_batch} is not decoded yet: the newest that is has number {decoded}.")
+    return max(0, decoded - last) + 1 if from_batch is None else from_batch
+
+
+def decode_again(lake: Lake, first: int, *, dry_run: bool, tell: Tell = silent) -> list[dict[str, Any]]:
+    """The batches from one on decoded again and the mirrors folded, also those that a killed command has left, or of other
+    types than are declared.
     """
     from ingest.lake import mirrors, targets
 
-    rows = _silver(lake, dry_run, max(0, lake.decoded() - last), tell)
+    rows = _silver(lake, dry_run, first - 1, tell)
     if dry_run:
         return rows
     if any(row["missing"] or row["surplus"] for row in rows):

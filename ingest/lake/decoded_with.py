@@ -171,7 +171,7 @@ def outdated(lake: Tables, newest: int) -> list[Outdated]:
     out if `mixed_masks` has more to say of them.
     """
     older = list[Outdated]()
-    named, typed = lake.pipeline.by_source, partial(_backfill, lake.pipeline, newest)
+    named, typed = lake.pipeline.by_source, partial(command, "backfill", lake.pipeline.file, "--from-batch")
     for name, spans in _by_source(lake).items():
         if name not in named:
             continue
@@ -212,10 +212,6 @@ def _of_span(
     if by_table:
         seen = {table: decoded[table].seen for table in by_table}
         yield Outdated(source, by_table, seen, typed, since)
-
-
-def _backfill(pipeline: Pipeline, newest: int, first: int) -> str:
-    return command("backfill", pipeline.file, "--last", newest - first + 1)
 
 
 def edited_at(pipeline: Pipeline) -> dt.datetime | None:

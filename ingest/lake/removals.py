@@ -135,7 +135,7 @@ def _refusal(lake: Tables, removal: _Removal, first: int) -> HeldError:
             since=since,
         )
     count = max(1, last - first + 1)
-    typed = command("backfill", lake.pipeline.file, "--last", count)
+    typed = command("backfill", lake.pipeline.file, "--from-batch", min(first, max(last, 1)))
     return HeldError(
         f"{said}, from batch {first} on: `{typed}` decodes {counted(count, 'batch', 'batches')} again, or, if bronze "
         f"no longer has their messages: {back} brings the rows back; until then nothing is read.",

@@ -177,19 +177,18 @@ CHECKS = {
 }  # fmt: skip
 
 
-def advice(check: str, file: str | Path, mirror: str, batch: int | None) -> str:
+def advice(check: str, file: str | Path, mirror: str) -> str:
     """What to do about a complaint of a check, with whole commands; empty if nothing is known about it.
 
     Args:
         check: the check's name.
         file: the pipeline file.
         mirror: the mirror of which it complains, empty if that is a source.
-        batch: the last batch; None before the first.
     """
     if check not in CHECKS:
         return ""
     return CHECKS[check].advice.format(
-        backfill=command("backfill", file, "--last", batch or 1),
+        backfill=command("backfill", file, "--from-batch", 1),
         rebuild=command("rebuild", file, *filter(None, [mirror])),
         **{verb: command(verb, file) for verb in ("ddl", "reconcile", "rejects")},
     )

@@ -222,7 +222,7 @@ def _of_source(name: str) -> str:
 
 def _problem(facts: Facts, row: ReportRow, subject: str, check: CheckFact) -> Complaint:
     mirror = row.fact.name if isinstance(row.fact, TableFact) else ""
-    way_out = advice(check.check, facts.file, mirror, facts.batch)
+    way_out = advice(check.check, facts.file, mirror)
     light, name = _check_light(check), check.check
     return Complaint(
         light,

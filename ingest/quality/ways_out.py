@@ -18,7 +18,7 @@ def loaded_again(pipeline: Pipeline, lane: CheckedLane) -> str:
 
 def decoded_again(lake: Tables) -> str:
     """The command that decodes what has landed again, of all batches, as changed options need it."""
-    return f"`{command('backfill', lake.pipeline.file, '--last', lake.decoded())}`"
+    return f"`{command('backfill', lake.pipeline.file, '--from-batch', 1)}`"
 
 
 def accepted(lake: Tables, subject: CheckedMirror) -> str:

@@ -147,9 +147,26 @@ def test_batches_that_are_accepted_as_they_are_give_an_answer(tmp_path: Path) ->
     """A script that reads the answer of each verb as JSON ended here."""
     made = WrittenLake(tmp_path)
     made.take([change("INSERT", "box", 1, {"id": "1", "word": "x"})])
-    words = ["backfill", str(made.file), "--last", "1", "--accept", "-o", "json"]
-    done = CliRunner().invoke(app, words)
-    assert (0, {"accepted_from_batch": 1}) == (done.exit_code, json.loads(done.stdout)), done.output
+    for which in ("--last", "--from-batch"):
+        words = ["backfill", str(made.file), which, "1", "--accept", "-o", "json"]
+        done = CliRunner().invoke(app, words)
+        assert (0, {"accepted_from_batch": 1}) == (done.exit_code, json.loads(done.stdout)), done.output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "give one of them"),
+        (("--last", "1", "--from-batch", "1"), "give one of them"),
+        (("--from-batch", "2"), "Batch 2 is not decoded yet"),
+    ],
+)
+def test_a_backfill_says_which_batches(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    """One of no batch, or of others than were meant, would end with 0 and leave what was to be repaired."""
+    made = WrittenLake(tmp_path)
+    made.take([change("INSERT", "box", 1, {"id": "1", "word": "x"})])
+    done = CliRunner().invoke(app, ["backfill", str(made.file), *words, "--accept"])
+    assert (2, True) == (done.exit_code, said in done.output), done.output
 
 
 def test_a_held_table_sends_to_its_file_and_a_reject_stays_said(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_condensed_by_another_key(depot: Depot) -> None:
     say(depot, ["id", "n"], id="1", n="9")
     state, message = depot.run()
     assert ("held", True) == (state, "condensed by the key (id)" in message)
-    decode_again(depot.lake(), 2, dry_run=False)
+    decode_again(depot.lake(), 1, dry_run=False)
     written(depot)
     assert ("done", "") == depot.run()
     assert list(range(1, 10)) == [row["n"] for row in sorted(depot.rows(), key=lambda row: row["n"])]

@@ -67,7 +67,7 @@ def test_batches_of_tables_that_are_said_elsewhere_are_not_counted(depot: Writte
     left = both.without_said({TableId("depot", None, "bins")})
     assert left is not None
     assert (2, 2) == (left.first, left.last)
-    assert left.command.endswith("--last 2")
+    assert left.command.endswith("--from-batch 2")
     assert "batch 2 of" in left.sentence
 
 
@@ -152,7 +152,7 @@ def _outdated(depot: WrittenLake, more: str, edit: tuple[str, str] = ("", "")) -
 
 
 def test_one_command_serves_for_all_that_was_decoded_with_several_settings(tmp_path: Path) -> None:
-    """`--last 1` was named first, and `--last 3` after it, which does both."""
+    """The command for the third batch was named first, and after it that for the first, which does both."""
     made = WrittenLake(tmp_path)
     now = decoded_with.settings_of(made.pipeline, made.pipeline.sources[0])
     for number in (1, 2, 3):
@@ -164,5 +164,5 @@ def test_one_command_serves_for_all_that_was_decoded_with_several_settings(tmp_p
     _, batches = targets.of_other_settings(LakeReader(load(made.file)))
     assert [1, 2, 3] == sorted(each.first for each in batches)
     assert 1 == len({each.command for each in batches})
-    assert batches[0].command.endswith("--last 3")
-    assert all("--last 3`" in each.sentence for each in batches)
+    assert batches[0].command.endswith("--from-batch 1")
+    assert all("--from-batch 1`" in each.sentence for each in batches)

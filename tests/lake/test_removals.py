@@ -71,13 +71,13 @@ def listed(shops: Shops) -> list[Problem]:
 
 @pytest.mark.parametrize(
     ("name", "typed"),
-    [("changes", "1"), ("books", "1"), ("ddl", "2"), ("bronze", ""), ("decisions", "")],
+    [("changes", "3"), ("books", "3"), ("ddl", "2"), ("bronze", ""), ("decisions", "")],
 )
 def test_an_older_version_of_a_table_is_noticed_until_it_is_undone(
     shops: Shops, name: str, typed: str
 ) -> None:
     """Its batches count as done, so that nothing writes their rows again, and a rebuild folds mirrors without them."""
-    wanted = command("backfill", shops.pipeline.file, "--last", typed) if typed else ""
+    wanted = command("backfill", shops.pipeline.file, "--from-batch", typed) if typed else ""
     assert not listed(shops)
     version, rows = table(shops, name).version(), table(shops, name).count()
     fewer = (at for at in range(version) if deltalake.DeltaTable(shops.lake.path(name), at).count() < rows)
@@ -105,7 +105,7 @@ def test_deleted_rows_are_noticed_and_appended_ones_are_not(shops: Shops) -> Non
     table(shops, "changes").delete("batch = 2")
     [problem] = listed(shops)
     assert "(DELETE)" in problem.text
-    assert command("backfill", shops.pipeline.file, "--last", 2) == problem.command
+    assert command("backfill", shops.pipeline.file, "--from-batch", 2) == problem.command
 
 
 def test_only_batches_decoded_again_from_the_first_lost_one_on_end_it(shops: Shops) -> None:
@@ -113,7 +113,7 @@ def test_only_batches_decoded_again_from_the_first_lost_one_on_end_it(shops: Sho
     table(shops, "changes").delete("batch = 2")
     commit(shops, OURS)
     commit(shops, OURS | {"batch": 3, removals.AGAIN: 2})
-    with pytest.raises(HeldError, match="--last 2"):
+    with pytest.raises(HeldError, match="--from-batch 2"):
         removals.refuse(shops.lake)
     commit(shops, OURS | {"batch": 3, removals.AGAIN: 1})
     removals.refuse(shops.lake)

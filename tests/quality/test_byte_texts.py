@@ -76,7 +76,7 @@ def test_hexadecimal_texts_read_as_base64_are_named(tmp_path: Path, dialect: str
     assert "`binary: hex`" in complaint
     assert "RAW" in complaint
     assert "ingest backfill" in complaint
-    assert " --last 1`" in complaint, "the command does not run without it"
+    assert " --from-batch 1`" in complaint, "the command does not run without it"
 
 
 @pytest.mark.parametrize("texts", [["AAAA"], ["AAAAAAAB", "AAAAAAAC"], [MARK], ["DEADBEEF", MARK], [""]])

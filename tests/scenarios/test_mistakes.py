@@ -208,7 +208,7 @@ def test_an_option_corrected_later_is_not_forgotten(spark: SparkSession, depot: 
     [source] = dry_run.foresee(depot.pipeline, spark, 1)["sources"]
     assert any(said in text for text in source["warnings"])
     [outdated] = decoded_with.outdated(Lake(spark, depot.pipeline), 2)
-    assert "--last 2" in outdated.command
+    assert "--from-batch 1" in outdated.command
     rebuild.rebuild(Lake(spark, depot.pipeline), 2, since=1, dry_run=False)
     [outdated] = decoded_with.outdated(Lake(spark, depot.pipeline), 2)
     assert (1, 1) == (outdated.first, outdated.last)
