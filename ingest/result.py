@@ -23,11 +23,13 @@ class Failure:
         text: what went wrong, in a sentence.
         subject: the mirror or source that it is about; empty for the whole run.
         is_check: a check has found it, and it is a problem for as long as the check does.
+        of_batch: it is about the messages of the run's batch: a later run does not look for it again.
     """
 
     text: str
     subject: str = ""
     is_check: bool = False
+    of_batch: bool = False
 
 
 @dataclass(slots=True)
@@ -57,9 +59,9 @@ class Result:
     complete_until: dt.datetime | None = None  # of all mirrors, in UTC without a zone; None if unknown
     messages: dict[tuple[str, str | None], int] = field(default_factory=dict)  # by source and topic
 
-    def fail(self, text: str, subject: str = "") -> None:
+    def fail(self, text: str, subject: str = "", *, of_batch: bool = False) -> None:
         """Add a failure, of a mirror or source if it is about one."""
-        self.failed.append(Failure(text, subject))
+        self.failed.append(Failure(text, subject, of_batch=of_batch))
 
     @property
     def failures(self) -> list[str]:

@@ -86,8 +86,8 @@ class Warm:
     # source tables with rows, when these were held: a further one may be what a statement names
     tables: int = 0
     decisions: int = -2  # the version of `decisions` that ``decided`` is of
-    reported: tuple[str, ...] | None = None  # failures that `runs` holds already
-    of_batch: bool = False  # whether they are those of a run that had a batch
+    reported: frozenset[str] | None = None  # what failed in the last run of `runs` and is looked for again
+    of_batch: bool = False  # whether that run has failures that are not looked for again
     recorded: int = 0  # the last batch that had landed when `runs` was asked, and held it
     looked: bool = False  # whether this process has looked for batches decoded with other settings
     next_look: float = (
@@ -302,7 +302,7 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
         result.fail(str(error))
         return False
     if any(line.ddl for line in decoded.lines) and (lost := decoded_with.lost_masks(lake)):
-        result.fail(lost)
+        result.fail(lost, of_batch=True)
     warm.decoded = last
     for line in decoded.lines:
         result.changes += line.changes
@@ -315,7 +315,7 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
         place = line.source, line.topic
         result.messages[place] = result.messages.get(place, 0) + line.messages
     for text in decoded.unbalanced:
-        result.fail(f"the books do not balance: {text}")
+        result.fail(f"the books do not balance: {text}", of_batch=True)
     if decoded.batches:
         result.batch = decoded.batches[-1]
     if result.rejected:
@@ -397,7 +397,9 @@ def _report_outdated(lake: Lake, result: Result) -> None:
     for mirror in mirrors.outdated(lake):
         result.fail(mirrors.outdated_text(lake, mirror), mirror.name)
     for contested in targets.contested(lake):
-        result.fail(contested.text)
+        result.fail(
+            contested.text, of_batch=True
+        )  # a session that repeats its ticks does not look for it in each
     result.warnings += idle_rules.listed(lake)
 
 
@@ -553,19 +555,22 @@ _STAGES = {"bronze": _bronze, "silver": _silver, "gold": _gold, "quality": _qual
 
 def _record(lake: Lake, warm: Warm, result: Result) -> bool:
     """Append the run to `runs`; a run that did nothing leaves none if it found what the one before it did."""
-    failures = tuple(result.failures)
+    failures = frozenset(
+        failure.text for failure in result.failed if not (failure.is_check or failure.of_batch)
+    )
     is_whole = set(STAGES) <= result.stages.keys() and not result.stopped
     if result.batch is None and is_whole and warm.recorded < (landed := last_batch(lake)):
         # the run that landed it did not come to its end, and left this one perhaps nothing to do
         result.batch, warm.recorded = completed.unrecorded(lake), landed
     if result.batch is None:
         if warm.reported is None:
-            warm.reported = completed.alarms(lake)
-        # one that finds nothing wrong any more ends the alarms of a run that had no batch either: those of a batch's
-        # messages are not looked for again
+            warm.reported, warm.of_batch = completed.alarms(lake), completed.has_alarms_of_batch(lake)
+        # one that finds nothing wrong any more ends the alarms of the run before it, but for those of a batch's messages,
+        # which are not looked for again
         if failures == warm.reported or not (failures or (is_whole and not warm.of_batch)):
             return False
-    warm.reported, warm.of_batch = failures, result.batch is not None
+    warm.reported = failures
+    warm.of_batch = any(failure.of_batch for failure in result.failed)
     result.complete_until = _complete_until(lake, warm, result)
     marks = {} if warm.progress is None else warm.progress.marks
     lake.append_unguarded(list(_rows(lake, result)), RUNS, marks)
@@ -596,7 +601,22 @@ def _rows(lake: Lake, result: Result) -> Iterator[tuple[object, ...]]:
     for failure in result.failed:
         state = FAILED_CHECK if failure.is_check else "alarm"
         subject = failure.subject or None
-        yield (*head, "alarm", subject, state, now, 0.0, None, "{}", failure.text, None, None, *_NO_PLACE)
+        batch = result.batch if failure.is_check or failure.of_batch else None
+        yield (
+            *head[:2],
+            batch,
+            "alarm",
+            subject,
+            state,
+            now,
+            0.0,
+            None,
+            "{}",
+            failure.text,
+            None,
+            None,
+            *_NO_PLACE,
+        )
 
 
 def _rows_of_stages(head: tuple[str, str, int | None], result: Result) -> Iterator[tuple[object, ...]]:

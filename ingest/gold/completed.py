@@ -14,7 +14,7 @@ from ingest.lake import faults, histories, mirrors, whole_files
 from ingest.lake.delta import Commit, UnreadableError, committed_at, newest_commit
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import BRONZE, RUNS
-from ingest.lake.tables import Tables
+from ingest.lake.tables import Row, Tables
 
 COMPLETE, LAGGING = "complete", "lagging"  # the marks that a run leaves in the log of `runs`
 STAGE = "gold"
@@ -119,13 +119,23 @@ def _newest_commit(lake: Tables, mirror: Mirror) -> Commit | None:
     return Commit(state.version, []) if state.exists else None
 
 
-def alarms(lake: Tables) -> tuple[str, ...]:
-    """The alarms of the newest run that has left a row, if it had no batch; those of checks have rows of their own."""
-    rows = lake.ask(
-        """SELECT message FROM {runs} WHERE stage = 'alarm' AND state = 'alarm' AND batch IS NULL
+def alarms(lake: Tables) -> frozenset[str]:
+    """The alarms of the newest run that has left a row, as far as the next one looks for them again; those of checks have
+    rows of their own.
+    """
+    return frozenset(row["message"] for row in _alarms(lake) if row["batch"] is None)
+
+
+def has_alarms_of_batch(lake: Tables) -> bool:
+    """True if the newest run has alarms of its batch's messages, which no later run looks for again."""
+    return any(row["batch"] is not None for row in _alarms(lake))
+
+
+def _alarms(lake: Tables) -> list[Row]:
+    return lake.ask(
+        """SELECT message, batch FROM {runs} WHERE stage = 'alarm' AND state = 'alarm'
         AND run = (SELECT max_by(run, started_at) FROM {runs})"""
     )
-    return tuple(row["message"] for row in rows)
 
 
 def unrecorded(lake: Tables) -> int | None:

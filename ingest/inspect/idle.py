@@ -75,7 +75,7 @@ def _is_as_recorded(lake: LakeReader, lost: Collection[completed.LostMirror]) ->
     A run that finds another thing wrong than the one before it records that, and one that finds nothing ends the alarms;
     alerts are repeated by runs that start.
     """
-    is_same = {*completed.alarms(lake)} == {mirror.said for mirror in lost}
+    is_same = completed.alarms(lake) == {mirror.said for mirror in lost}
     return is_same and not (lost and lake.pipeline.alerts)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from ingest.gold.complete_until import Complete
 from ingest.inspect import problems
 from ingest.inspect.finished import is_finished
 from ingest.inspect.gone_tables import departed
-from ingest.inspect.problem_kinds import OK, worst
+from ingest.inspect.problem_kinds import OK, PAUSED, worst
 from ingest.inspect.problems import Problem
-from ingest.lake import books, decoded_with, duck, faults, feeds, histories, rejects
+from ingest.lake import books, decoded_with, duck, faults, feeds, histories, pauses, rejects
 from ingest.lake import mirrors as known_mirrors
 from ingest.lake.delta import NO_TABLE
 from ingest.lake.json_cells import object_in
@@ -233,12 +234,9 @@ def look(lake: Tables) -> LakeLook:
     logged = approval.listed(lake)
     gone = departed(lake, logged)
     lagging = {lake.path(path) for path in folded.lagging}
-    asked = _asked(lake, logged)
     rows, waits = [], 0
-    for entry in entries:
+    for entry in map(partial(_as_decided, lake, _undecided(lake, logged)), entries):
         name = entry["table"]
-        if entry["command"] == command("ddl", lake.pipeline.file) and name not in asked:
-            entry.update(_decided(lake))
         said = entry["message"] or gone.get(name, "")
         if entry["state"] == "ok" and entry["path"] in lagging:
             said = f"later batches wait: `{command('run', lake.pipeline.file)}` folds them"
@@ -329,19 +327,27 @@ def problems_of(lake: Tables) -> list[Problem]:
     return [problems.of_described(cause) for cause in status(lake)["causes"]]
 
 
-def _asked(lake: Tables, logged: Iterable[Listed]) -> set[str]:
-    """The mirrors that a statement holds until it is decided, with their tables of old states."""
-    asked = {entry.mirror for entry in logged if entry.pending}
-    known = known_mirrors.known(lake).values()
-    return asked | {
-        histories.table_of(mirror).name for mirror in known if mirror.name in asked and mirror.keys
+def _undecided(lake: Tables, logged: Iterable[Listed]) -> set[str]:
+    """The mirrors that are paused, or that a statement holds until it is decided, with their tables of old states."""
+    known, paused = known_mirrors.known(lake).values(), pauses.paused(lake)
+    waiting = {entry.mirror for entry in logged if entry.pending}
+    waiting |= {mirror.name for mirror in known if mirror.path in paused}
+    return waiting | {
+        histories.table_of(mirror).name for mirror in known if mirror.name in waiting and mirror.keys
     }
 
 
-def _decided(lake: Tables) -> dict[str, Any]:
-    """What is said of a mirror whose statement has been decided since its last fold."""
+def _as_decided(lake: Tables, undecided: Container[str], entry: dict[str, Any]) -> dict[str, Any]:
+    """A mirror's entry; what its last fold waited for may have been decided since."""
     typed = command("run", lake.pipeline.file)
-    return {"message": f"what held it is decided: `{typed}` folds the batches that wait", "command": typed}
+    if entry["table"] in undecided:
+        return entry
+    if entry["state"] == PAUSED:
+        return entry | {"state": OK, "message": ""}
+    if entry["command"] == command("ddl", lake.pipeline.file):
+        said = f"what held it is decided: `{typed}` folds the batches that wait"
+        return entry | {"message": said, "command": typed}
+    return entry
 
 
 def _started(lake: Tables, batches: Mapping[str, int]) -> dict[str, str | None]:
@@ -431,7 +437,7 @@ def _last_run(lake: Tables) -> dict[str, Any] | None:
     """When the newest run with work ended, how long it took, where its stages were done, and whether something failed."""
     runs = lake.ask(
         """SELECT run, max(started_at) AS moment, sum(CASE WHEN subject IS NULL THEN seconds END) AS seconds,
-        max(CASE WHEN state IN ('failed', 'held', 'alarm') THEN 1 ELSE 0 END) = 1 AS stuck,
+        max(CASE WHEN state IN ('failed', 'held', 'alarm') AND (stage = 'alarm' OR subject IS NOT NULL) THEN 1 ELSE 0 END) = 1 AS stuck,
         max(CASE WHEN state = 'check' THEN 1 ELSE 0 END) = 1 AS complained
         FROM {runs} GROUP BY run ORDER BY moment DESC LIMIT 1"""
     )

@@ -238,7 +238,7 @@ RUNS = TableSchema(
     "What each stage of each run did, and with each mirror.",
     """run STRING COMMENT 'identifier of the run, also in the metadata of its commits',
     pipeline STRING COMMENT 'name of the pipeline',
-    batch BIGINT COMMENT 'the newest batch it dealt with',
+    batch BIGINT COMMENT 'the newest batch it dealt with; of an alarm the batch whose messages it is about',
     stage STRING COMMENT 'bronze, silver, gold, quality, or alarm',
     subject STRING COMMENT 'source or mirror',
     state STRING COMMENT 'done, failed, held, alarm, check (a failed one) or skipped',

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.change import TableId
 from ingest.errors import agreeing, counted
-from ingest.lake import duck
+from ingest.lake import duck, pauses
 from ingest.lake.rejects import CONVERTED_SQL, open_sql
 from ingest.lake.schemas import REJECTS
 from ingest.lake.tables import Row, Tables
@@ -28,10 +28,14 @@ Ranges = Mapping[Stretch, list[tuple[int, int]]]
 def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror]) -> Iterator[Metric]:
     """Freshness, progress, order strength and columns of each mirror, from the books and the logs."""
     now = dt.datetime.now(dt.UTC)
+    paused = pauses.paused(lake)
     for subject in chosen:
         if (newest := subject.newest(now)) is not None:
             yield Metric("freshness", max(0.0, (now - newest).total_seconds()), subject.name)
-        yield _up_to_date(lake, subject)
+        if subject.path in paused:  # as the operator has decided
+            yield Metric("up_to_date", 0, subject.name, detail="not judged while the mirror is paused")
+        else:
+            yield _up_to_date(lake, subject)
         yield _order_strength(lake, subject)
         if subject.has_table:
             actual = subject.types

@@ -177,7 +177,9 @@ def _add_runs(lake: Tables, facts: Facts, tables: dict[str, TableFact], only: st
     runs: dict[str, RunFact] = {}
     for row in sorted(rows, key=lambda row: row["started_at"], reverse=True):
         began = row["started_at"].replace(tzinfo=dt.UTC)
-        run = runs.setdefault(row["run"], RunFact(row["run"], began, row["batch"]))
+        run = runs.setdefault(row["run"], RunFact(row["run"], began))
+        if run.batch is None:  # as alarms have none that the next run looks for again
+            run.batch = row["batch"]
         counts = object_in(row["counts"])
         if row["stage"] == "alarm":
             if row["state"] != FAILED_CHECK:  # which are among the checks

@@ -214,3 +214,44 @@ def test_a_decided_statement_is_not_said_to_wait(tmp_path: Path, verb: str) -> N
     assert all("decided" in cause["text"] and f"`{command}`" in cause["text"] for cause in held)
     assert 0 == typed(command)[0]
     assert shed.is_quiet()
+
+
+def test_a_paused_mirror_is_what_the_operator_has_decided(tmp_path: Path) -> None:
+    """Each run failed, and `status` named `ingest retry`, which finds nothing to try; once resumed, it was said to be paused."""
+    shed = Shed(tmp_path)
+    shed.send(tool(1, 1))
+    shed.type("run")
+    shed.type("pause", "depot.tools", "--reason", "a release")
+    shed.send(tool(2, 2))
+    assert 0 == shed.type("run") == shed.type("run") == shed.type("quality")
+    [paused] = shed.status()
+    assert ("paused", "resume") == (paused["kind"], shlex.split(paused["command"])[1])
+    assert 0 == typed(paused["command"])[0]
+    assert [] == shed.status()
+    assert shed.is_quiet()
+    assert [(1, "a"), (2, "a")] == shed.rows()
+
+
+@pytest.mark.parametrize("is_put_back", [True, False])
+def test_an_alarm_of_a_source_ends_without_another_batch(tmp_path: Path, is_put_back: bool) -> None:
+    """The run that raised it had a batch, too: the file was put back, and `status` ended with 1 until the next message came."""
+    shed = Shed(tmp_path)
+    shed.send(tool(1, 1), tool(2, 2))
+    shed.type("run")
+    shrunk = tmp_path / "in-1.jsonl"
+    whole = shrunk.read_text("utf-8")
+    shrunk.write_text(whole[:20], "utf-8")
+    touch(shrunk)
+    shed.send(tool(3, 3))
+    for _ in range(2):
+        assert 1 == shed.type("run")
+        [alarm] = shed.status()
+        assert ("last_run", "run") == (alarm["kind"], shlex.split(alarm["command"])[1])
+    if is_put_back:
+        shrunk.write_text(whole, "utf-8")
+        touch(shrunk)
+    else:
+        shrunk.unlink()
+    assert 0 == typed(alarm["command"])[0]
+    assert shed.is_quiet()
+    assert [(1, "a"), (2, "a"), (3, "a")] == shed.rows()

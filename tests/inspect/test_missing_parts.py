@@ -344,7 +344,7 @@ def test_an_alarm_of_a_batch_is_not_ended_by_a_run_without_one(
 
     def alarmed(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
         done = stage(lake, warm, result, tell)
-        result.fail("messages are unaccounted for")
+        result.fail("messages are unaccounted for", of_batch=True)
         return done
 
     with monkeypatch.context() as patch:
