@@ -11,7 +11,7 @@ loaded at no known place among the changes, another epoch, a large value that th
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -56,7 +56,8 @@ class ImagesBefore:
         hides_large: a large value that the source does not know is NULL.
         changed_only: an update's image has the columns that changed, maybe more; the others are those of the image after.
         key_deletes: where the images of a table's updates have no more than its key, so has that of a delete: other columns
-            are NULL, zero or their default (Debezium documentation, PostgreSQL connector, replica identity).
+            are NULL, zero or their default (Debezium documentation, PostgreSQL connector, replica identity). Not of rows
+            whose positions are of `WHOLE_ROWS` numbers.
         renumbers: positions are counted by the task that reads the source's log: one that is put back may count on, and
             give what it sends again higher positions.
         counts_rows: a position ends with a count of rows, which may start again inside one position (`ingest.formats.About`).
@@ -71,6 +72,10 @@ class ImagesBefore:
     counts_rows: bool = False
     shared_reads: bool = False
     clocks_messages: bool = False
+
+    def may_fill(self, order: Order) -> bool:
+        """True if the source's log may have no more than the key of a row that is deleted at a place."""
+        return self.key_deletes and len(order.sequence) < WHOLE_ROWS
 
     def of(self, change: Change) -> Image:
         """What a change says of its row before it, as far as it does."""
@@ -92,6 +97,10 @@ class ImagesBefore:
             transaction = transaction_of(change)
             is_timed = transaction is not None or not self.clocks_messages
             yield change.event_time if is_timed else None, transaction, says
+
+
+WHOLE_ROWS = 3
+"""The numbers of a position in the logs of MySQL, Oracle and SQL Server, which have deleted rows whole: of PostgreSQL's, one or two."""
 
 
 WHOLE = ImagesBefore()
@@ -150,6 +159,8 @@ class Chain:
         images: how the dialect writes images before.
         loads: the table was loaded, maybe while changes came.
         inserts: new rows are sent as inserts: a writer of upserts sends them as updates. Not needed of rows that came as inserts.
+        tells: whether the table's last update before a place had an image with more than its key. If None, those of the
+            chain's own updates say it.
     """
 
     table: Table
@@ -157,6 +168,7 @@ class Chain:
     images: ImagesBefore = WHOLE
     loads: bool = False
     inserts: bool = False
+    tells: Callable[[Order], bool] | None = None
     _empty: Order | None = None  # where the table was last known to have no row
     _said: set[Hashable] = field(default_factory=set)  # identities of the changes before this one
     _loaded: set[Key] = field(
@@ -164,7 +176,7 @@ class Chain:
     )  # keys that were read at no place among the changes, or after it
     _last: dict[Key, Order] = field(default_factory=dict)  # the place of each key's last change
     _inserted: set[Key] = field(default_factory=set)  # keys whose new rows come as inserts, not as updates
-    _tells: bool = False  # the last update's image before had more than its key
+    _told: bool = False  # the last update's image before had more than its key
     _open: set[tuple[Key, str]] = field(
         default_factory=set
     )  # cells to which a statement gave values that no message has
@@ -214,6 +226,9 @@ class Chain:
         if row is None and key not in self.table.last:
             return self._without_past(event, key)
         link_faults = tuple(self._differences(change, key, row))
+        may_fill = change.op is Op.DELETE and row is not None and self.images.may_fill(event.order)
+        if link_faults and may_fill and not self._tells_row(event):
+            link_faults = ()
         return Link(event, key, link_faults, self._excuse(event, key, link_faults) if link_faults else None)
 
     def _without_image(self, event: Placed, key: Key) -> Link | None:
@@ -231,7 +246,8 @@ class Chain:
 
         A load that runs while changes come, and has no place among them, does not read what is deleted or moved meanwhile.
         """
-        if self.images.key_deletes and not self._tells and lacks_key(event.change, self.table.keys):
+        may_fill = self.images.may_fill(event.order) and lacks_key(event.change, self.table.keys)
+        if may_fill and not self._tells(event.order):
             return Link(event, key, (OTHER_INDEX,))
         if self._empty is None or self._empty.epoch != event.order.epoch:
             return Link(event, key, (NEVER_CAME,), Excuse.EPOCH) if self.loads else None
@@ -242,8 +258,6 @@ class Chain:
         if row is None:
             yield NO_ROW
             return
-        if self.images.key_deletes and change.op is Op.DELETE and not self._tells_row(change):
-            return
         for column, said in self.images.of(change).items():
             had = row.values.get(column)
             if said == had or self._is_unsure(column, said, change, key, row):
@@ -253,9 +267,14 @@ class Chain:
             if not self._may_hide(change, column, said, kind) and not same_value(kind, said, had):
                 yield Mismatch(column, said, had)
 
-    def _tells_row(self, delete: Change) -> bool:
+    def _tells_row(self, event: Placed) -> bool:
         """True if a delete's image has more than the key; the table's replica identity may be another one since its last update."""
-        return self._tells and bool(_filled(delete, delete.old_cells.keys() - {*self.table.keys}))
+        filled = _filled(event.change, event.change.old_cells.keys() - {*self.table.keys})
+        return bool(filled) and self._tells(event.order)
+
+    def _tells(self, order: Order) -> bool:
+        """True if the table's last update before a place had an image with more than its key."""
+        return self._told if self.tells is None else self.tells(order)
 
     def _is_unsure(self, column: str, said: str | None, change: Change, key: Key, row: Row) -> bool:
         """True if the changes before do not give the value that a row had in a column of an image before."""
@@ -304,7 +323,7 @@ class Chain:
     def _take(self, event: Placed, done: Iterable[Step]) -> None:
         order, change = event
         if change.op is Op.UPDATE:
-            self._tells = not change.old_cells.keys() <= set(self.table.keys)
+            self._told = not change.old_cells.keys() <= set(self.table.keys)
         # a row of a load that was not read at a place among the changes, or that was read, or was gone, later than its place
         number = number_of(order)
         is_read = number is not None and number != order.arrival[0]

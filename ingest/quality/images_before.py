@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -56,7 +56,7 @@ from ingest.lake.lanes import tells_inserts
 from ingest.lake.mirrors import Mirror, Shard, shard_of
 from ingest.lake.snapshots import CARRIED_SQL, read_sql
 from ingest.lake.stamps import change_of
-from ingest.order import SECOND_HALF, is_weak, order_of
+from ingest.order import SECOND_HALF, Order, is_weak, order_of
 from ingest.quality.arrow_rows import changes_of_keys, mirror_rows
 from ingest.quality.catalogue import NEVER_SENT, Metric
 from ingest.quality.cell_diff import KeyHistory, clears, key_of_row
@@ -192,7 +192,7 @@ def screen(
     asked &= entries.leaves | ~moved[entries.row]
     follows = np.ones(len(asked), bool)
     follows[starts] = False
-    alone = _keys_alone(changes) if images.key_deletes else np.zeros(len(changes), bool)
+    alone = _keys_alone(changes, images)
     emptied = sorted(truncates)
     _neighbours(
         screened, changes, _Pairs(entries, np.flatnonzero(asked & follows), images, alone, made), emptied
@@ -222,12 +222,14 @@ def _in_order(changes: pa.Table) -> pa.RecordBatch:
     return whole
 
 
-def _keys_alone(changes: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    """The deletes of a table whose updates have no image before."""
-    updates = pc.equal(changes["op"], "update")
-    if pc.any(pc.and_(updates, pc.is_valid(changes["before"]))).as_py():
+def _keys_alone(changes: pa.RecordBatch, images: ImagesBefore) -> npt.NDArray[np.bool_]:
+    """The deletes of a table whose updates have no image before, if those of its source may have only the key."""
+    deletes = pc.equal(changes["op"], "delete")
+    told = pc.and_(pc.equal(changes["op"], "update"), pc.is_valid(changes["before"]))
+    first = changes["order_key"].filter(deletes)[:1].to_pylist()
+    if not any(images.may_fill(order_of(place)) for place in first) or pc.any(told).as_py():
         return np.zeros(len(changes), bool)
-    return np.array(pc.equal(changes["op"], "delete"), bool)
+    return np.array(deletes, bool)
 
 
 def _silent(changes: pa.RecordBatch) -> npt.NDArray[np.bool_]:
@@ -441,7 +443,7 @@ def _agrees(said: Image, row: Sequence[object], mirror: Mirror, kinds: Sequence[
 # --- judging --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProvenLane:
     """One lane's new changes, and what is needed to judge some of their keys.
 
@@ -491,6 +493,24 @@ class ProvenLane:
         return frozenset(
             step.to or step.column for step in self.steps if step.action in ("add_column", "rename_column")
         )
+
+    def tells(self, order: Order) -> bool:
+        """True if the table's last update before a place had an image before."""
+        images = self._images
+        last = bisect_left(images, (str(order),)) - 1
+        return last >= 0 and images[last][1]
+
+    @cached_property
+    def _images(self) -> list[tuple[str, bool]]:
+        """The updates from which on others of the table have an image before, or none, each by its place."""
+        rows = self.lake.ask(
+            f"""SELECT order_key, told FROM (
+                SELECT order_key, told, lag(told) OVER (ORDER BY order_key) AS before FROM (
+                    SELECT order_key, before IS NOT NULL AS told FROM {{changes.change}}
+                    WHERE {self.lane.where} AND op = 'update'))
+            WHERE told IS DISTINCT FROM before ORDER BY order_key"""
+        )
+        return [(row["order_key"], row["told"]) for row in rows]
 
     @property
     def was_emptied(self) -> bool:
@@ -668,7 +688,7 @@ def broken(
     placed = {order_of(row["order_key"]): row["batch"] for row in history.rows}
     table = Table(mirror.keys, mirror.key_types, soft=mirror.soft)
     inserts = loads and tells_inserts(lane.lake, lane.lane.id)
-    chain = Chain(table, mirror.logical_types, lane.images, loads, inserts)
+    chain = Chain(table, mirror.logical_types, lane.images, loads, inserts, lane.tells)
     for row in history.earlier:
         chain.remember(Placed(order_of(row["order_key"]), change_of(row, history.shard)))
     open_breaks: dict[Key, list[Broken]] = {}
