@@ -122,17 +122,17 @@ def _standing(
     """The cells of a column, with the types that their messages name, in the rows that were there at a step: a source that
     would refuse the step, or round a value, has had values corrected and rows deleted before.
 
-    None where single changes do not tell: of a table without a key or whose key has changed, of a statement that came twice, of
-    updates that do not show the whole row, of rows that have met at a key which may not keep the one that has come.
+    None where single changes do not tell: of a table without a key or whose key has changed, of updates that do not show the
+    whole row, of rows that have met at a key which may not keep the one that has come.
     """
-    if not keys or any({*era.keys} != {*keys} for era in lane.eras) or step.since:
+    if not keys or any({*era.keys} != {*keys} for era in lane.eras):
         return None
     naming = _naming(steps.ever)
     spellings = [former(key, naming) for key in keys]
     cells = ", ".join(duck.member("after", name) for name in _spellings(step, steps.ever))
     changes = f"""SELECT {selected(spellings)}, coalesce({cells}) AS cell, types,
         (op = 'update' AND coalesce(partial, false)) OR list_aggregate(k, 'count') < {len(spellings)} AS untold
-        FROM {{changes.change}} WHERE {_since_emptied(lane, steps, step)}"""
+        FROM {{changes.change}} WHERE {_reached(lane, steps, step)}"""
     rows = lake.ask(
         f"""WITH {live_rows(changes, "cell", "types")}
         SELECT cell, types, false AS untold FROM live
@@ -143,13 +143,16 @@ def _standing(
     return None if any(row["untold"] for row in rows) else [(row["cell"], row["types"]) for row in rows]
 
 
-def _since_emptied(lane: Lane, steps: Steps, step: SchemaStep) -> str:
-    """The condition of a lane's changes before a step, and after the last one that removed all rows."""
+def _reached(lane: Lane, steps: Steps, step: SchemaStep) -> str:
+    """The condition of a lane's changes before a step, and after the last one that removed all rows; of a repeated statement
+    those that came again before it.
+    """
     place = str(step.order)
+    floor = max(steps.emptied(place), str(step.since or ""))
     before = (
         f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last} AND order_key < {duck.text(place)}"
     )
-    return f"{before} AND order_key > {duck.text(steps.emptied(place))}"
+    return f"{before} AND order_key > {duck.text(floor)}"
 
 
 def _on_cells(step: SchemaStep, cells: Iterable[tuple[str | None, str]], names: Sequence[str]) -> int:
@@ -174,7 +177,7 @@ def _has_nulls(lake: Tables, lane: Lane, steps: Steps, step: SchemaStep, keys: C
     spellings = [former(key, _naming(steps.ever)) for key in keys]
     changes = f"""SELECT {selected(spellings)},
         CASE WHEN {has} THEN coalesce({cells}) IS NULL ELSE order_key > {duck.text(max(added, default=""))} END AS missing
-        FROM {{changes.change}} WHERE {_since_emptied(lane, steps, step)}
+        FROM {{changes.change}} WHERE {_reached(lane, steps, step)}
         AND (op <> 'update' OR NOT coalesce(partial, false) OR {has})"""
     rows = lake.ask(f"WITH {live_rows(changes, 'missing')} SELECT 1 AS n FROM live WHERE missing LIMIT 1")
     return bool(rows)

@@ -953,6 +953,13 @@ REPEATED = {  # the key of a row, what comes again, and whether a row has a key 
     "of a number that is written otherwise": ("01", ("row", "alter", "delete"), True),
     "of a number": ("1", ("row", "alter", "delete"), False),
     "without its row": ("a", ("alter", "delete"), False),
+    "of a text that is deleted before": ("a", ("row", "gone", "alter"), False),
+    "of a text that is there again": ("a", ("row", "gone", "row", "alter", "delete"), True),
+    "of a text, and of one that is deleted before": (
+        "01",
+        ("row", "other", "gone other", "alter", "delete"),
+        True,
+    ),
 }
 
 
@@ -977,11 +984,15 @@ def test_a_key_whose_rows_come_again_with_its_type(tmp_path: Path, name: str) ->
     lines = {
         "create": said(1, type="CREATE", isDdl=True, sql="CREATE TABLE item (id varchar(9) PRIMARY KEY, text varchar(9))"),
         "row": row(2, "INSERT", key, "varchar(9)"),
-        "alter": said(3, type="ALTER", isDdl=True, sql="ALTER TABLE item MODIFY id INT NOT NULL"),
-        "delete": row(4, "DELETE", now, "int"),
+        "gone": row(3, "DELETE", key, "varchar(9)"),
+        "other": row(2, "INSERT", "b", "varchar(9)"),
+        "gone other": row(3, "DELETE", "b", "varchar(9)"),
+        "alter": said(4, type="ALTER", isDdl=True, sql="ALTER TABLE item MODIFY id INT NOT NULL"),
+        "delete": row(5, "DELETE", now, "int"),
     }  # fmt: skip
     shops = Shops(tmp_path, TableRule(match="shop_1.item"), dialect="canal")
-    for number, names in enumerate((lines, again), 1):
+    first = ("create", *(() if "row" in again else ("row",)), *again)
+    for number, names in enumerate((first, again), 1):
         shops.lines, shops.number = [lines[name] for name in names], number
         assert ("done", "") == shops.run()
     rows = shops.lake.ask_mirror("mirrors/shop_1/item", "SELECT id FROM {mirror}")
