@@ -591,12 +591,22 @@ def copies(events: Iterable[Placed | SchemaStep], *, shared_reads: bool = False)
         if same in seen:
             continue
         seen.add(same)
-        before, after = change.old_cells, change.new_cells
-        if change.op in (Op.UPDATE, Op.DELETE):
-            _take(rows, {**after, **before})
+        taken = row_taken(order, change)
+        if taken is not None:
+            _take(rows, taken)
         if change.op is not Op.DELETE:
-            rows.append(Row({**before, **after}, types=change.types, place=order))
+            rows.append(Row({**change.old_cells, **change.new_cells}, types=change.types, place=order))
     return iter(rows)
+
+
+def row_taken(order: Order, change: Change) -> Image | None:
+    """The row that a change takes from a table without a key, one image completed from the other; None if it takes none.
+
+    An update whose image before is a message of its own takes none: that message has taken the row.
+    """
+    if change.op not in (Op.UPDATE, Op.DELETE) or (order.half == 1 and change.before is None):
+        return None
+    return {**change.new_cells, **change.old_cells}
 
 
 def _take(rows: list[Row], image: Image) -> None:

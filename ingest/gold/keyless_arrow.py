@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.change import Change, Image, Op
-from ingest.fold import Row, identity
+from ingest.fold import Row, identity, row_taken
 from ingest.gold import unfit
 from ingest.gold.arrow_fold import events_of
 from ingest.gold.arrow_merge import Merged, numbered
@@ -96,7 +96,7 @@ def halves_of(work: MirrorWork, number: int, lane: LaneWork, rows: pa.Table) -> 
             continue
         order = order_of(event.place)
         same = _same(order, change, shared_reads=lane.shared_reads)
-        for part, adds, image in _halves(change):
+        for part, adds, image in _halves(order, change):
             row = Row(image, types=change.types, place=order)
             for step in steps:
                 if order < step.order:
@@ -129,13 +129,13 @@ def _same(order: Order, change: Change, *, shared_reads: bool) -> bytes:
     return blake2b(repr((place, str(op), cells)).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def _halves(change: Change) -> Iterator[tuple[int, int, Image]]:
+def _halves(order: Order, change: Change) -> Iterator[tuple[int, int, Image]]:
     """Of each half its part, what it adds, and its row: one image, completed from the other."""
-    before, after = change.old_cells, change.new_cells
-    if change.op not in ADDING:
-        yield 0, -1, {**after, **before}
+    taken = row_taken(order, change)
+    if taken is not None:
+        yield 0, -1, taken
     if change.op is not Op.DELETE:
-        yield 1, 1, {**before, **after}
+        yield 1, 1, {**change.old_cells, **change.new_cells}
 
 
 # --- the multiset ---------------------------------------------------------------------------------

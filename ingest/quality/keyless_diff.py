@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 
 from ingest.change import Image, Op
 from ingest.errors import counted
-from ingest.fold import Placed, SchemaStep, Table, identity, in_order, steps
+from ingest.fold import Placed, SchemaStep, Table, identity, in_order, row_taken, steps
 from ingest.lake.cell_values import of_text, shown
 from ingest.lake.mirrors import Mirror
 from ingest.lake.stamps import change_of
@@ -41,12 +41,11 @@ def folded(history: KeyHistory, mirror: Mirror, *, appends: bool) -> Counter[Con
             _apply(table, event)
             index = {}
             continue
-        if change.op in (Op.UPDATE, Op.DELETE):
-            if appends:
-                continue
-            went = _name({**change.new_cells, **change.old_cells}, mirror)
-            if index.get(went):
-                del table.rows[(index[went].pop(),)]
+        if appends and change.op in (Op.UPDATE, Op.DELETE):
+            continue
+        taken = row_taken(order, change)
+        if taken is not None and index.get(went := _name(taken, mirror)):
+            del table.rows[(index[went].pop(),)]
         if change.op is not Op.DELETE:
             serial += 1
             after = {**change.old_cells, **change.new_cells}

@@ -23,6 +23,7 @@ from ingest.lake.logged_statements import Statement, approved_ahead, by_lane
 from ingest.lake.resolve import renamed_into
 from ingest.lake.schemas import CHECKS
 from ingest.lake.snapshots import read_sql
+from ingest.order import SECOND_HALF
 from ingest.quality.catalogue import PASS, RECONCILED, ROWS_LEFT_BEHIND, Metric
 from ingest.quality.not_loaded import ENDS
 from ingest.quality.subjects import CheckedLane, CheckedMirror
@@ -158,10 +159,11 @@ def _without_key(lake: Lake, of_old: str, of_new: str) -> int:
         f"json_merge_patch('{{}}', json_merge_patch(coalesce({first}, '{{}}'), coalesce({second}, '{{}}')))"
         for first, second in (("after", "before"), ("before", "after"))
     )
+    alone = f"before IS NULL AND regexp_matches(order_key, {duck.text(SECOND_HALF)})"
     [left] = lake.ask(
         f"""WITH had AS (SELECT image, sum(n) AS n FROM (
             SELECT {image} AS image, 1 AS n FROM {{changes.change}} WHERE {of_old} AND {duck.HAS_ROW}
-            UNION ALL SELECT {left_image}, -1 FROM {{changes.change}} WHERE {of_old} AND op IN ('delete', 'update')) GROUP BY image),
+            UNION ALL SELECT {left_image}, -1 FROM {{changes.change}} WHERE {of_old} AND op IN ('delete', 'update') AND NOT ({alone})) GROUP BY image),
         came AS (SELECT {left_image} AS image, count(*) AS n FROM {{changes.change}} WHERE {of_new} AND op <> 'read' GROUP BY image)
         SELECT coalesce(sum(had.n - greatest(0, least(had.n, coalesce(came.n, 0)))), 0) AS n
         FROM had LEFT JOIN came USING (image)"""

@@ -78,7 +78,12 @@ class Source:
             old = self.rows.pop(self.random.randrange(len(self.rows)))
             new = self.row() if kind == "update" else None
             self.rows += [new] if new else []
-            self.send(kind, old, new)
+            if new and self.random.random() < 0.5:
+                self.send("delete", old, None)
+                self.send("update", None, new)
+                self.sent[-1] |= {"place": self.sent[-2]["place"], "half": 1}
+            else:
+                self.send(kind, old, new)
 
     def add_column(self) -> None:
         """A statement fills a new column of all rows."""
@@ -121,7 +126,7 @@ def deliver(source: Source, random: Random, folder: Path) -> list[list[str]]:
         rows = [
             {
                 "source": "s", "database": "yard", "schema": None, "table": "log", "batch": number, "op": one["op"],
-                "order_key": order_key(Order(0, 0, (one["place"],), 0, (number, at), 0)),  # type: ignore[arg-type]
+                "order_key": order_key(Order(0, 0, (one["place"],), one.get("half", 0), (number, at), 0)),  # type: ignore[arg-type]
                 "partial": False, "before": one["before"], "after": one["after"], "types": None,
                 "topic": "log", "partition": 0, "offset": at, "row": 0, "transaction": None,
             }

@@ -24,8 +24,10 @@ MIRROR = Mirror(
 AT, LATER = "2024-01-01 00:00:00.123456", "2024-01-01 00:00:00.123789"
 
 
-def place(at: int, arrival: int | None = None, *, weak: bool = False) -> str:
-    return order_key(Order(0, 1, () if weak else (at,), 0, (1, 0, 0, at if arrival is None else arrival), 0))
+def place(at: int, arrival: int | None = None, *, weak: bool = False, half: int = 0) -> str:
+    return order_key(
+        Order(0, 1, () if weak else (at,), half, (1, 0, 0, at if arrival is None else arrival), 0)
+    )
 
 
 def row(
@@ -57,6 +59,17 @@ def test_rows_come_and_go() -> None:
     ]
     assert {(123456, 2): 1, (123789, 1): 1} == rows(KeyHistory(story))
     assert {(123456, 1): 1, (123789, 1): 2} == rows(KeyHistory(story), appends=True)
+
+
+def test_an_update_in_two_messages() -> None:
+    """The image after would take away a row that is equal to it, and that another insert has brought."""
+    story = [
+        row(place(1), "insert", {"n": "1"}),
+        row(place(2), "insert", {"n": "2"}),
+        row(place(3), "delete", None, {"n": "1"}),
+        row(place(3, half=1), "update", {"n": "2"}),
+    ]
+    assert {(None, 2): 2} == rows(KeyHistory(story))
 
 
 def test_statements_and_truncates() -> None:
