@@ -84,6 +84,14 @@ def matches(logical: str, text: str) -> bool:
 
 
 @lru_cache(maxsize=1024)
+def decimal(precision: int | None, scale: int | None) -> str:
+    """The logical type of a decimal with these digits; one of any digits where a message names none, or such as none can be."""
+    if precision is None or scale is None or not (0 <= scale <= precision and 0 < precision <= 1000):
+        return "decimal"
+    return f"decimal({precision},{scale})"
+
+
+@lru_cache(maxsize=1024)
 def decimal_parts(logical: str) -> tuple[int, int] | None:
     """Precision and scale of a ``decimal(p,s)``, else None."""
     match = _DECIMAL.fullmatch(logical)

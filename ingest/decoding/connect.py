@@ -434,9 +434,7 @@ def decimal_meaning(parameters: Mapping[str, str]) -> Meaning:
         )
     if scale is None:
         return Meaning("decimal", "text", str)
-    known = precision is not None and 0 <= scale <= precision
-    logical = f"decimal({precision},{scale})" if known else "decimal"
-    return Meaning(logical, "bytes", lambda value: unscaled_text(value, scale))
+    return Meaning(types.decimal(precision, scale), "bytes", lambda value: unscaled_text(value, scale))
 
 
 _SCALES = 1 << 11

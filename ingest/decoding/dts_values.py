@@ -75,13 +75,7 @@ def _character(value: Any, hint: str | None, _micros: bool) -> Read:
 def _decimal(value: Any, _hint: str | None, _micros: bool) -> Read:
     text, precision, scale = value["value"], value["precision"], value["scale"]
     text = _INFINITE.get(text) or values.number_text(text)
-    return text, _decimal_type(precision, scale)
-
-
-@lru_cache(maxsize=1024)
-def _decimal_type(precision: int, scale: int) -> str:
-    fits = 0 <= scale <= precision and 0 < precision <= 1000
-    return f"decimal({precision},{scale})" if fits else "decimal"
+    return text, types.decimal(precision, scale)
 
 
 _INFINITE = {"~": "Infinity", "-~": "-Infinity"}

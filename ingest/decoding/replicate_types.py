@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ingest import values
+from ingest import types, values
 
 HEX = "hex"
 """How the engine writes bytes unless a setting says otherwise: digits, with or without ``0x``."""
@@ -30,8 +30,7 @@ def logical(column: Mapping[str, object], encoding: str) -> str:
     kind = str(column.get("type", "")).upper()
     if kind == "NUMERIC":
         precision, scale = (values.integer(str(column.get(name))) for name in ("precision", "scale"))
-        fits = precision is not None and scale is not None and 0 <= scale <= precision
-        return f"decimal({precision},{scale})" if fits else "decimal"
+        return types.decimal(precision, scale)
     if kind in ("BYTES", "BLOB"):
         return _BYTES.get(encoding, "unknown")
     return _LOGICAL.get(kind, "unknown")

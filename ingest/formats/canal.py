@@ -217,8 +217,7 @@ def _transaction(envelope: Found, dialect: CanalDialect) -> str | None:
 
 def _event_time(es: Count) -> int | None:
     """Microseconds from ``es``, whose milliseconds are padded seconds in the open-source writer."""
-    count = count_of(es)
-    return values.micros_of(count, 1000) if count and count > 0 else None
+    return values.clock_of(count_of(es), 1000)
 
 
 def _table_events(kind: str, sql: str, head: Change, dialect: str) -> list[Change]:

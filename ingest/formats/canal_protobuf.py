@@ -224,7 +224,7 @@ def _changes(data: bytes, topic: str, hints: Hints) -> list[Change]:
     header, kind = entry.header, entry.entryType if entry.HasField("entryType") else ROWS
     place = _place(header)
     if kind in MARKS:
-        return [_placed(Change(op=MARKS[kind], event_time=_time(header.executeTime)), place)]
+        return [_placed(Change(op=MARKS[kind], event_time=values.clock_of(header.executeTime, 1000)), place)]
     if kind != ROWS:
         raise Undecodable("unknown-operation", f"entry type {kind} is not documented")
     change = CANAL.read("RowChange", entry.storeValue)
@@ -324,10 +324,6 @@ def _place(header: Any) -> LogPlace:
         transaction,
         rows.binlog(str(header.serverId), file),
     )
-
-
-def _time(milliseconds: int) -> int | None:
-    return values.micros_of(milliseconds, 1000) if milliseconds > 0 else None
 
 
 def _placed(change: Change, place: LogPlace) -> Change:

@@ -165,7 +165,7 @@ def _place(metadata: Mapping[str, str | None], note: str | None) -> Change:
         table=_table(metadata.get("table")),
         sequence=sequence,
         position=position,
-        event_time=values.micros_of(clock, MILLIS) if clock and clock > 0 else None,
+        event_time=values.clock_of(clock, MILLIS),
         note=note if sequence else rows.noted(note, "the scn is missing or unreadable, arrival decides"),
         dialect="oracle",
     )

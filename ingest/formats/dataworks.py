@@ -166,7 +166,7 @@ def read_schema(raw: bytes, names: tuple[str, str, str, str]) -> Schema:
     listed, key, owner_name, table_name = names
     if schema and listed not in schema and key not in schema and schema.keys() != {"source"}:
         raise Undecodable("not-this-format", f"schema.{listed} and schema.{key} are missing")
-    source = values.optional_image(schema.get("source")) or {}
+    source = values.image_of(schema.get("source"))
     database, owner = source.get("dbName"), source.get(owner_name)
     kind = (source.get("dbType") or "").lower()
     if owner == database and "mysql" in kind:  # MySQL has no schemas: the name is only repeated
@@ -208,7 +208,7 @@ def _place(
 
 def event_time(payload: Mapping[str, Raw]) -> int | None:
     """The source's clock in microseconds; the full load's -1 is none."""
-    clock = values.optional_image(payload.get("timestamp")) or {}
+    clock = values.image_of(payload.get("timestamp"))
     count = values.integer(clock.get("eventTime"))
     return values.micros_of(count, 1000) if count is not None and count >= 0 else None
 
@@ -245,7 +245,7 @@ def _row(
 
 def ddl_event(place: Change, payload: Mapping[str, Raw], kind: str) -> tuple[Change, ...]:
     """The DDL event of a table, with the truncation before it for TRUNCATE."""
-    ddl = values.optional_image(payload.get("ddl")) or {}
+    ddl = values.image_of(payload.get("ddl"))
     if (ddl.get("ddlMeta") or "").startswith(JAVA):
         place = replace(
             place, note=rows.noted(place.note, "ddlMeta holds a serialized Java object, left unread")

@@ -21,7 +21,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ingest import values
+from ingest import types, values
 from ingest.change import ROW_OPS, Change, Hints, Image, Message, Op, TableId
 from ingest.ddl import dialect_of
 from ingest.decoding import avro
@@ -191,9 +191,7 @@ def _text(value: str, info: str) -> Read:
 
 
 def _decimal(value: Any, _info: str) -> Read:
-    precision, scale = value["precision"], value["scale"]
-    known = 0 < precision <= 1000 and 0 <= scale <= precision
-    return values.number_text(value["value"]), f"decimal({precision},{scale})" if known else "decimal"
+    return values.number_text(value["value"]), types.decimal(value["precision"], value["scale"])
 
 
 def _day(value: Any) -> str:

@@ -82,7 +82,7 @@ def parse(message: Message, hints: Hints) -> Iterable[Change]:
     if op is Op.HEARTBEAT:
         return (place,)
     if op is Op.DDL:
-        sql = (values.optional_image(envelope.get("postStruct")) or {}).get("ddl")
+        sql = values.image_of(envelope.get("postStruct")).get("ddl")
         kind = meta.get("ddlType")
         return rows.statement(place, sql, kind, truncates=kind == "TRUNCATE_TABLE")
     return (_row(place, meta, envelope, hints, message.topic),)

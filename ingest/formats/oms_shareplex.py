@@ -123,7 +123,7 @@ def read(message: Message, hints: Hints, dialect: SharePlexDialect) -> tuple[Cha
     if op is Op.COMMIT:
         return (place,)
     if op in (Op.DDL, Op.TRUNCATE):
-        sql = (values.optional_image(envelope.get("sql")) or {}).get("ddl")
+        sql = values.image_of(envelope.get("sql")).get("ddl")
         return rows.statement(place, sql, sent if kind != "ddl" else None, truncates=op is Op.TRUNCATE)
     return (_row(place, envelope, kind, dialect, hints, message.topic),)
 

@@ -133,7 +133,7 @@ def _place(record: SubscribedRecord, note: str | None) -> Change:
         table=TableId.named(record.schema_name, None, record.table_name),
         sequence=sequence,
         position=record.position or None,
-        event_time=values.micros_of(seconds, 1) if seconds and seconds > 0 else None,
+        event_time=values.clock_of(seconds, 1),
         transaction=record.gtid or None,
         note=note,
     )

@@ -244,7 +244,7 @@ def _place(header: Any, op: Op, row: int, note: str | None) -> Change:
         sequence=(sequence,) if sequence else (),
         row=row,
         position=f"{file}:{header.position}" if file else None,
-        event_time=values.micros_of(seconds, 1) if seconds else None,
+        event_time=values.clock_of(seconds, 1),
         transaction=header.gtid or None,
         dialect=DIALECTS.get(source, database_kinds.MYSQL),
         note=note,

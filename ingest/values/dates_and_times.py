@@ -169,6 +169,11 @@ def micros_of(value: int | None, unit: int) -> int | None:
     return micros
 
 
+def clock_of(count: int | None, unit: int) -> int | None:
+    """The same of a message's clock, which says nothing where it is zero or below."""
+    return micros_of(count, unit) if count and count > 0 else None
+
+
 def wall_text(count: int, unit: int, zone: str) -> str:
     """The zone-less date and time that clocks in ``zone`` showed at an instant counted since 1970 UTC."""
     seconds, part = seconds_of(count, unit)

@@ -147,6 +147,11 @@ def optional_image(raw: Raw | None) -> Image | None:
     return None if raw is None or is_null(raw) else bare_image(raw)
 
 
+def image_of(raw: Raw | None) -> Image:
+    """The same; empty for null and for a missing member."""
+    return optional_image(raw) or {}
+
+
 def names(raw: Raw | None) -> tuple[str, ...]:
     """A list of names; none for null and for a missing member."""
     if raw is None or is_null(raw):
