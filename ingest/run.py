@@ -442,7 +442,7 @@ def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> lis
     if warm.tables != len(books.lanes):
         warm.tables, warm.resting = len(books.lanes), {}
     if warm.decided is None:
-        warm.decided = _decided(lake, last)
+        warm.decided = mirrors.known(lake)
     results, paused = [], pauses.paused(lake)
     asleep = {path: resting for path, resting in warm.resting.items() if resting.waits and not lake.select}
     for view, lagging in targets.shared(lake, now.lagging | warm.resting.keys()):
@@ -461,18 +461,6 @@ def _folded(lake: Lake, warm: Warm, now: Progress, last: int, tell: Tell) -> lis
         warm.resting = {result.path: result for result in results if result.state in ("held", "paused")}
         warm.decisions = lake.snapshot(DECISIONS.name).version  # its own decisions are known already
     return results
-
-
-def _decided(lake: Lake, last: int) -> dict[str, Mirror]:
-    """Every mirror as last decided; what only the rows of an older version say is recorded."""
-    known, by_path = mirrors.known(lake), mirrors.to_fold(lake)
-    said = [
-        mirrors.decision(mirror, last, "rows seen")
-        for path, mirror in by_path.items()
-        if mirror != known[path]
-    ]
-    decisions.append(lake, said)
-    return by_path
 
 
 def _follow(lake: Lake, decided: Mapping[str, Mirror], results: list[Folded], tell: Tell) -> None:

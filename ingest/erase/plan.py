@@ -324,7 +324,7 @@ def _others(
             other = existing.get(path)
             if path == mirror.path or other is None:
                 continue
-            shard = mirrors.shard_of(lake.pipeline, other, lane)
+            shard = mirrors.shard_of(other, lane)
             _refuse_unlike(lake, mirror, other, merged=not shard)
             keys = dict[Key, Texts]()
             for stretch in stretches:
@@ -390,7 +390,7 @@ def _of_lane(
     lake: Tables, mirror: Mirror, lane: LaneId, all_found: _Found
 ) -> tuple[list[Stretch], list[Row]]:
     """The stretches of the rows in a lane, and the changes in them; what is known of their keys is added."""
-    shard = mirrors.shard_of(lake.pipeline, mirror, lane)
+    shard = mirrors.shard_of(mirror, lane)
     fixed = {cell for cell in shard if cell[0] in mirror.keys}
     wanted = {
         key: cells
@@ -416,7 +416,7 @@ def _linked(
 
     The texts of the keys that are met are added to ``key_texts``.
     """
-    types_of, shard_cells = mirror.key_types, dict(mirrors.shard_of(lake.pipeline, mirror, lane))
+    types_of, shard_cells = mirror.key_types, dict(mirrors.shard_of(mirror, lane))
     linked, asked = dict(wanted), set[Key]()
     seen: _Seen = {}
     while new := linked.keys() - asked:
@@ -451,7 +451,7 @@ def _beside(lake: Tables, mirror: Mirror, lane: LaneId, rows: Sequence[Row]) -> 
     key nor the new one leave open whether they are one row's.
     """
     types_of = mirror.key_types
-    shard = dict(mirrors.shard_of(lake.pipeline, mirror, lane))
+    shard = dict(mirrors.shard_of(mirror, lane))
     deletes = {
         same_place(row["order_key"]): row["op"] == Op.DELETE for row in rows if not is_weak(row["order_key"])
     }
@@ -493,7 +493,7 @@ def _barrier(
     secret: Barriers, lake: Tables, mirror: Mirror, lane: LaneId, stretches: Sequence[Stretch]
 ) -> Barrier:
     """The lane's barrier; the cell of a shard column is not in messages, and not in its digests."""
-    shard = dict(mirrors.shard_of(lake.pipeline, mirror, lane))
+    shard = dict(mirrors.shard_of(mirror, lane))
     columns = [(i, column) for i, column in enumerate(mirror.key_columns) if column.name not in shard]
     ends: dict[str, list[tuple[str, str]]] = {}
     for stretch in stretches:

@@ -185,7 +185,7 @@ def _elsewhere(
         return others
     mirrors_by_path, cells = known_mirrors.known(lake), dict(zip(mirror.keys, texts, strict=True))
     for lane in feeding:
-        shard = known_mirrors.shard_of(lake.pipeline, mirror, lane)
+        shard = known_mirrors.shard_of(mirror, lane)
         if any(cells.get(name, text) != text for name, text in shard):
             continue  # the row is of another table
         for path in map(mirror_path, known_mirrors.names(lake.pipeline, lane[1])):

@@ -165,7 +165,7 @@ class _Causes:
                 self._read(lake, mirror, lane, wanted)
 
     def _read(self, lake: Tables, mirror: Mirror, lane: LaneId, wanted: str) -> None:
-        shard = mirrors.shard_of(lake.pipeline, mirror, lane)
+        shard = mirrors.shard_of(mirror, lane)
         rows = lake.ask(
             'SELECT op, partial, types, before, after, "transaction", event_time FROM {changes.change} '
             f"WHERE {wanted} ORDER BY order_key"

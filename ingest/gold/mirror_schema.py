@@ -95,7 +95,7 @@ def decide(
     """
     rule_faults.refuse_unordered(job)
     mirror = before or Mirror(job.table, job.path)  # a new one has neither columns nor a key
-    if not mirror.is_sharded_by(job.rule.shard_column):
+    if mirror.shard != job.rule.shard_column:
         mirror = replace(mirror, keys=mirror.keys_without(mirror.shard))
     free_until = max(applied, first)
     subjects = {name: subject_of(job, mirror, name, free_until) for name in job.lines}
@@ -128,7 +128,7 @@ def decide(
     rule_faults.refuse_unanswerable_rules(job, decided, gone)
     decided = replace(
         recomputed(job.rule, decided),
-        names_sources=pipeline.names_sources if job.rule.shard_column else None,
+        names_sources=bool(job.rule.shard_column) and pipeline.names_sources,
         eras=tuple((*name, of_lane) for name, of_lane in lane_eras.items() if len(of_lane) > 1),
         fed_by=_fed_by(job, before),
     )

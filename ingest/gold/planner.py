@@ -372,7 +372,7 @@ def _by_rules(pipeline: Pipeline, ledger: Ledger, plan: Plan, lane: Lane, applie
     name = lane.source, lane.table
     stamped = replace(
         lane,
-        shard=shard_of(pipeline, plan.mirror, name),
+        shard=shard_of(plan.mirror, name),
         stamps=stamps_of(plan.mirror, *name),
         shared_reads=pipeline.shared_reads(lane.source),
     )

@@ -107,7 +107,7 @@ def lake_state(lake: Tables, filled: AbstractSet[str] = frozenset()) -> LakeStat
     state.logged = logged(lake, decided(lake), carried_rows(lake, state.last), state.last)
     statements = understood(lake, lanes.with_rows(lake))
     state.announced = [statement for statement in statements if statement.is_announced]
-    state.mirrors = mirrors.to_fold(lake)
+    state.mirrors = mirrors.known(lake)
     state.paused = pauses.paused(lake)
     states = dict[str, Snapshot]()
     for path, mirror in state.mirrors.items():
@@ -307,7 +307,7 @@ def _try_rules(pipeline: Pipeline, plan: Plan, sent: Mapping[LaneId, Sequence[Ma
     keys = mirror.keys_without(shard)
     for lane in plan.job.lines:
         events = [Placed(order_of(row["order_key"]), change_of(row)) for row in sent.get(lane, ())]
-        cells = dict(mirrors.shard_of(pipeline, mirror, lane))
+        cells = dict(mirrors.shard_of(mirror, lane))
         rows = [{**row.values, **cells} for row in fold(events, keys, types).values()]
         try:
             conditions.check(mirror.where, mirror.computed, rows, types)

@@ -124,7 +124,8 @@ def statement_id(row: Mapping[str, Any]) -> str:
 
     The batch distinguishes a topic or a file from an older one of the same name, which had the same positions.
     """
-    return _short([row["batch"], *_position(row)])
+    parts = [row["batch"], *(row.get(name) for name in _POSITION)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]
 
 
 def decided(lake: Tables) -> Decided:
@@ -186,7 +187,7 @@ def of_row(row: Mapping[str, Any], said: Decided, moved: Carried) -> Statement:
         row.get("statement") or "",
         row["class"],
         _effects.decode(row.get("effects") or "[]"),
-        decision_on(row, said),
+        said.get((name, row["batch"]), ""),
         row.get("event_time"),
         carried=moved.get(name, {}),
     )
@@ -222,17 +223,3 @@ def _described(effects: Iterable[Effect]) -> Iterator[Effect]:
             yield replace(effect, note="if-not-exists")
         elif effect.action in DESCRIBING or effect.action in ("comment_column", "add_foreign_key"):
             yield effect
-
-
-def decision_on(row: Mapping[str, Any], said: Decided) -> str:
-    """The decision on a row of `ddl`; an older version named the row by its position only."""
-    names = (statement_id(row), _short(_position(row)))
-    return next((said[name, row["batch"]] for name in names if (name, row["batch"]) in said), "")
-
-
-def _position(row: Mapping[str, Any]) -> list[Any]:
-    return [row.get(name) for name in _POSITION]
-
-
-def _short(parts: list[Any]) -> str:
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable, Container, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from ingest.change import LaneId, TableId
 from ingest.config import Pipeline, TableRule, target
 from ingest.config.model import MadeColumn
 from ingest.errors import IngestError, command
-from ingest.lake import decisions, duck, lanes
+from ingest.lake import decisions, lanes
 from ingest.lake.decisions import DECODED, DROP, REBUILT, SCHEMA, Decision, Decisions
 from ingest.lake.delta import Extent, Snapshot
 from ingest.lake.names import column_name, folded, mirror_path
@@ -89,30 +88,26 @@ class Mirror:
     history: tuple[str, ...] = ()  # the own columns of its history table, once it has one
     eras: tuple[tuple[str, TableId, tuple[Era, ...]], ...] = ()
     shape: str = ""  # the rules for its rows and columns, in the form of `TableRule.shape`
-    shard: str | None = None  # its column that names the source table; older versions do not say it
+    shard: str | None = None  # its column that names the source table
     ignores: bool = False  # statements, and columns that they add
     keyed_by: tuple[str, ...] = ()  # what the pipeline file said of its key
     # the source tables whose rows it has; empty for the one of its own name alone
     fed_by: tuple[TableId, ...] = ()
-    names_sources: bool | None = None  # its shard column does; one of an older version does not say it
+    names_sources: bool = False  # its shard column does
     # what only older states in its history table need, see `ingest.lake.histories.kept`
     former: tuple[Column, ...] = ()
-
-    def is_sharded_by(self, column: str | None) -> bool:
-        """True if that column, or none, names the source tables of its rows."""
-        return column == (self.shard or (column if column in {sent.name for sent in self.columns} else None))
 
     def is_shaped_by(self, rule: TableRule) -> bool:
         """True if a rule leaves its rows as they are; one that no longer ignores statements applies old ones, too, and one that
         asks for all states of its rows wants those that they had before.
         """
-        is_alike = self.shape == rule.shape and self.is_sharded_by(rule.shard_column)
+        is_alike = self.shape == rule.shape and self.shard == rule.shard_column
         has_states = bool(self.history) or not (rule.history and self.keys)
         return is_alike and has_states and (rule.ignores or not self.ignores)
 
     def is_named_by(self, pipeline: Pipeline, rule: TableRule) -> bool:
         """True if its rows name their source tables as a pipeline does now, or need not name them."""
-        return not rule.shard_column or self.names_sources is pipeline.names_sources
+        return not rule.shard_column or self.names_sources == pipeline.names_sources
 
     def is_made_by(self, pipeline: Pipeline, rule: TableRule) -> bool:
         """True if the pipeline file says the same of it as when it was decided."""
@@ -208,8 +203,6 @@ class Mirror:
     def to_value(self) -> dict[str, Any]:
         """The schema decision's value, for JSON."""
         members = {name: value for name in _IF_ANY if (value := getattr(self, name))}
-        if self.names_sources is not None:
-            members["names_sources"] = self.names_sources
         return {
             "table": list(self.table),
             "keys": list(self.keys),
@@ -230,7 +223,7 @@ class Mirror:
         return msgspec.convert({**members, "path": path, **columns}, cls)
 
 
-_IF_ANY = ("history", "eras", "shape", "shard", "ignores", "keyed_by", "fed_by")
+_IF_ANY = ("history", "eras", "shape", "shard", "names_sources", "ignores", "keyed_by", "fed_by")
 
 
 def _column_value(column: Column) -> list[Any]:
@@ -262,14 +255,12 @@ Shard = tuple[tuple[str, str], ...]
 without a shard column."""
 
 
-def shard_of(pipeline: Pipeline, mirror: Mirror, lane: LaneId) -> Shard:
+def shard_of(mirror: Mirror, lane: LaneId) -> Shard:
     """A lane's shard as the mirror's rows have it: the pipeline file may say otherwise until the next run folds them again."""
     source, table = lane
-    column = mirror.shard or rule_for(pipeline, table, mirror.path).shard_column
-    if column not in {sent.name for sent in mirror.columns}:
+    if mirror.shard is None or mirror.shard not in mirror.by_name:
         return ()
-    several = pipeline.names_sources if mirror.names_sources is None else mirror.names_sources
-    return ((column, f"{source}:{table}" if several else str(table)),)
+    return ((mirror.shard, f"{source}:{table}" if mirror.names_sources else str(table)),)
 
 
 def feeding(pipeline: Pipeline, lanes: Iterable[LaneId]) -> frozenset[LaneId]:
@@ -359,23 +350,6 @@ def unfed(lake: Tables) -> dict[str, str]:
                 else f"sends the rows of {others} elsewhere"
             )
     return left
-
-
-def to_fold(lake: Tables) -> dict[str, Mirror]:
-    """The same; those of an older version with what their rows say of ``names_sources``: None if they disagree."""
-    folded_mirrors = known(lake)
-    for path, mirror in folded_mirrors.items():
-        shard = next((column.column for column in mirror.columns if column.name == mirror.shard), "")
-        if not shard or mirror.names_sources is not None:
-            continue
-        with suppress(Exception):  # the fold of a damaged mirror reports it
-            if lake.exists(path):
-                asked = f"SELECT DISTINCT {duck.name(shard)} AS shard FROM {{mirror}}"
-                tables = {str(table) for _, table in lanes.with_rows(lake)}
-                forms = {row["shard"] not in tables for row in lake.ask_mirror(path, asked)}
-                forms = forms or {lake.pipeline.names_sources}
-                folded_mirrors[path] = replace(mirror, names_sources=forms.pop() if len(forms) == 1 else None)
-    return folded_mirrors
 
 
 def outdated(lake: Tables) -> list[Mirror]:
@@ -542,7 +516,7 @@ def grown(
     mirror = mirror or Mirror(table, path)
     before = {column.name: column for column in mirror.sent}
     reshaped = not mirror.is_shaped_by(rule)
-    if mirror.shard and not mirror.is_sharded_by(rule.shard_column) and mirror.shard not in seen:
+    if mirror.shard and mirror.shard != rule.shard_column and mirror.shard not in seen:
         before.pop(mirror.shard, None)
     columns = [] if reshaped else list(before.values())
     have = {column.name for column in columns}

@@ -589,7 +589,7 @@ class _Check:
             )
         if mirror.soft and not all_changes:
             self.compared.left_out.append(f"deleted rows that are kept are compared by {self._deeply()}")
-        shard = shard_of(pipeline, mirror, lane.id)
+        shard = shard_of(mirror, lane.id)
         return _Reading(
             lane,
             self.subject.applied,

@@ -92,7 +92,7 @@ def _by_transaction(spans: pa.Table) -> pa.Table:
 def _met(lake: Tables, subject: CheckedMirror, lane: CheckedLane, since: int) -> dict[Key, tuple[str, ...]]:
     """The keys to which rows have moved outside of transactions, and which rows leave after that with the changes to check."""
     mirror = subject.decided
-    shard = dict(shard_of(lake.pipeline, mirror, lane.id))
+    shard = dict(shard_of(mirror, lane.id))
     names = mirror.keys_without(*shard)
     reached, left = duck.cells(names), duck.cells(names, "before", "after")
     rows = lake.ask(

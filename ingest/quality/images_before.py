@@ -471,7 +471,7 @@ class ProvenLane:
     @property
     def shard(self) -> Shard:
         """The column that distinguishes the lane's rows from other lanes', and its value."""
-        return shard_of(self.lake.pipeline, self.mirror, self.lane.id)
+        return shard_of(self.mirror, self.lane.id)
 
     @property
     def images(self) -> ImagesBefore:

@@ -43,7 +43,7 @@ def held(ordered: OrderedLane, keys: Sequence[Sequence[str]]) -> Sequence[Sequen
     mirror = ordered.subject.decided
     if not mirror.where or not keys:
         return keys
-    shard = dict(shard_of(ordered.lake.pipeline, mirror, ordered.lane.id))
+    shard = dict(shard_of(mirror, ordered.lane.id))
     by_key = ordered.subject.usable_keys(
         [shard.get(name, text) for name, text in zip(mirror.keys, key, strict=True)] for key in keys
     )

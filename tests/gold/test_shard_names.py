@@ -15,7 +15,7 @@ from ingest.erase import plan as planning
 from ingest.errors import IngestError
 from ingest.gold.explain import explain
 from ingest.gold.preview import foresee, lake_state
-from ingest.lake import decisions, mirrors
+from ingest.lake import mirrors
 from ingest.lake.mirrors import Mirror
 from ingest.result import STAGES
 from ingest.run import Warm
@@ -56,12 +56,6 @@ class Two(Shops):
         rows = self.lake.ask_mirror("mirrors/shop/item", "SELECT shard FROM {mirror}")
         return dict(Counter(row["shard"] for row in rows))
 
-    def forget(self) -> None:
-        """The mirror is one of an older version, which did not record how it names its tables."""
-        old = replace(self.mirror, names_sources=None)
-        decisions.append(self.lake, [mirrors.decision(old, 1, "older")])
-        self.warm = Warm()
-
     def foreseen(self) -> list[str]:
         """Why `ingest plan` would change a mirror."""
         return [one.why for one in foresee(self.pipeline, lake_state(self.lake), (), ())]
@@ -92,33 +86,6 @@ def test_another_source_comes_and_goes(tmp_path: Path, said: bool, more: dict[st
         assert [] == shops.foreseen()
         assert "idle" == shops.run()[0]
         shops.check()
-
-
-@pytest.mark.parametrize("other", [False, True], ids=["as before", "with another source"])
-def test_an_older_mirror_is_judged_by_its_rows(tmp_path: Path, other: bool) -> None:
-    """It is folded again only if its rows name their tables otherwise than now."""
-    shops = filled(tmp_path)
-    shops.forget()
-    generation = shops.given(other=other).mirror.generation
-    assert other == any("names the source" in why for why in shops.foreseen())
-    shops.run()
-    assert (NAMED if other else BARE, generation + other) == (shops.shards(), shops.mirror.generation)
-    assert shops.mirror.names_sources is other
-    assert "idle" == shops.run()[0]
-
-
-def test_an_older_mirror_with_both_forms_is_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An older version left rows by one form together with those by the other."""
-    shops = filled(tmp_path).given(other=True)
-    shops.say(1, "UPDATE", 1, "new")
-    with monkeypatch.context() as older:
-        older.setattr(Mirror, "is_named_by", lambda *_: True)
-        assert ("done", "") == shops.run()
-    assert {**BARE, "s:shop_1.item": 1} == shops.shards()
-    shops.forget()
-    assert any("names the source" in why for why in shops.foreseen())
-    assert ("done", "") == shops.run()
-    assert (NAMED, {1: "new", 2: "b", 3: "c"}) == (shops.shards(), shops.rows())
 
 
 @pytest.mark.parametrize("other", [False, True], ids=["as before", "with another source"])

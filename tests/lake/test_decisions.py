@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import hashlib
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +18,7 @@ from ingest.lake import condensed, decisions, epochs, mirrors, pauses, rejects
 from ingest.lake.condensed import Condensed
 from ingest.lake.decisions import APPROVE, DISMISS, DISMISS_REJECT, SCHEMA, Decision
 from ingest.lake.lake import Lake
-from ingest.lake.logged_statements import decided, decision_on, statement_id
+from ingest.lake.logged_statements import decided, statement_id
 from ingest.lake.mirrors import Mirror
 from ingest.lake.schemas import BRONZE, DECISIONS, REJECTS
 from ingest.lake.starts import Start
@@ -41,6 +40,11 @@ REJECT = {
     "offset": 0,
     "reason": "bad-json",
 }
+
+
+def decision_on(lake: Lake, row: dict[str, Any]) -> str:
+    """The decision on a statement's row."""
+    return decided(lake).get((statement_id(row), row["batch"]), "")
 
 
 def lake_in(spark: SparkSession, folder: Path) -> Lake:
@@ -80,7 +84,7 @@ def test_a_clock_that_steps_back_revives_nothing(
     assert {} == epochs.read(lake).starts
     assert Condensed() == condensed.read(lake)
     assert {ORDERS.path: later} == mirrors.known(lake)
-    assert DISMISS == decision_on(STATEMENT, decided(lake))
+    assert DISMISS == decision_on(lake, STATEMENT)
 
 
 def test_an_older_version_s_rows_keep_their_order(spark: SparkSession, tmp_path: Path) -> None:
@@ -123,7 +127,7 @@ def test_a_topic_made_again_inherits_no_decision(spark: SparkSession, tmp_path: 
     lake = lake_in(spark, tmp_path)
     decisions.append(lake, [Decision(DISMISS, ORDERS.path, {"statement": statement_id(STATEMENT)}, 4)])
     again = {**STATEMENT, "batch": 9}
-    assert (DISMISS, "") == tuple(decision_on(row, decided(lake)) for row in (STATEMENT, again))
+    assert (DISMISS, "") == tuple(decision_on(lake, row) for row in (STATEMENT, again))
     assert statement_id(STATEMENT) != statement_id(again)
 
     replayed = {**REJECT, "offset": 1}
@@ -136,17 +140,11 @@ def test_a_topic_made_again_inherits_no_decision(spark: SparkSession, tmp_path: 
     assert [(9, 0), (9, 1)] == sorted((row["batch"], row["offset"]) for row in waiting.collect())
 
 
-def test_decisions_of_an_older_version_hold_for_their_batch_alone(
+def test_a_reject_that_is_named_without_its_batch_is_dismissed_for_its_batch_alone(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """They name a position without its batch, which is a column of its own."""
+    """The batch of such a decision is a column of its own."""
     lake = lake_in(spark, tmp_path)
-    place = [STATEMENT[name] for name in ("source", "topic", "partition", "offset", "row")]
-    old = hashlib.sha256(json.dumps(place).encode()).hexdigest()[:8]
-    decisions.append(lake, [Decision(APPROVE, ORDERS.path, {"statement": old}, 4)])
-    said = decided(lake)
-    assert (APPROVE, "") == (decision_on(STATEMENT, said), decision_on({**STATEMENT, "batch": 9}, said))
-
     plant(lake, REJECTS, [REJECT, {**REJECT, "batch": 9}])
     named = {name: REJECT[name] for name in ("kind", "source", "topic", "partition", "offset")}
     decisions.append(lake, [Decision(DISMISS_REJECT, json.dumps(named, separators=(",", ":")), batch=4)])
