@@ -101,15 +101,21 @@ def _work(feed: lakes.Feed, kind: Kind, folder: Path) -> MirrorWork:
 BY_VECTORS = pytest.mark.parametrize("vectors", [False, True], ids=["files", "vectors"])
 
 
-@pytest.mark.one_of(4)
+def by_histories(few: int, many: int) -> pytest.MarkDecorator:
+    """Tests of few random histories, and slow ones of many."""
+    return pytest.mark.parametrize("histories", [few, pytest.param(many, marks=pytest.mark.slow)])
+
+
+@pytest.mark.one_of(4, "kind", "vectors")
+@by_histories(50, 150)
 @BY_VECTORS
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_no_history_is_wrong(
-    kind: Kind, tmp_path: Path, vectors: bool, monkeypatch: pytest.MonkeyPatch
+    kind: Kind, histories: int, tmp_path: Path, vectors: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Batch after batch in order: a mirror that differs from the database is wrong for its reader."""
     monkeypatch.setattr(arrow_fold, "AT_ONCE", 1 if vectors else 1_000_000)
-    feed = lakes.together(kind, 150, BATCHES, ordered=True)
+    feed = lakes.together(kind, histories, BATCHES, ordered=True)
     images, work = not kind.partials and not kind.moves, _work(feed, kind, tmp_path)
     random = Random(kind.name) if vectors else None
     for batch in range(1, len(feed.batches) + 1):
@@ -120,14 +126,15 @@ def test_no_history_is_wrong(
     assert vectors == any((tmp_path / "mirror").glob("deletion_vector_*.bin"))
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(4, "kind", "vectors")
+@by_histories(30, 80)
 @BY_VECTORS
 @pytest.mark.parametrize("kind", [*lakes.ANY, lakes.INHERITING, lakes.LAWLESS], ids=lambda kind: kind.name)
-def test_no_late_history_is_wrong(kind: Kind, tmp_path: Path, vectors: bool) -> None:
+def test_no_late_history_is_wrong(kind: Kind, histories: int, tmp_path: Path, vectors: bool) -> None:
     """Late, repeated and in order by turns: the news alone, with the folded changes after the first late one, or the
     whole history.
     """
-    feed = lakes.together(kind, 80, BATCHES, ordered=False)
+    feed = lakes.together(kind, histories, BATCHES, ordered=False)
     random, work, files, high = Random(kind.name), _work(feed, kind, tmp_path), list[str](), ""
     late: set[bool] = set()
     for batch in range(1, len(feed.batches) + 1):
@@ -145,14 +152,15 @@ def test_no_late_history_is_wrong(kind: Kind, tmp_path: Path, vectors: bool) -> 
     )
 
 
-@pytest.mark.one_of(3)
+@pytest.mark.one_of(3, "kind")
+@by_histories(10, 30)
 @pytest.mark.parametrize(
     "kind", [Kind("parts", ("string",), partials=True), lakes.MOVING, lakes.MIXED], ids=lambda kind: kind.name
 )
-def test_no_late_change_to_a_long_history_is_wrong(kind: Kind, tmp_path: Path) -> None:
+def test_no_late_change_to_a_long_history_is_wrong(kind: Kind, histories: int, tmp_path: Path) -> None:
     """A part of a row and a new key are folded as they come, if no folded change of their keys is later."""
     ways = Counter[str]()
-    for number in range(30):
+    for number in range(histories):
         feed, files, high = lakes.alone(kind, number, BATCHES), list[str](), ""
         (folder := tmp_path / str(number)).mkdir()
         work = _work(feed, kind, folder)
@@ -171,8 +179,11 @@ def test_no_late_change_to_a_long_history_is_wrong(kind: Kind, tmp_path: Path) -
                 made = arrow_files.make(work, arrow_files.read(files, work.lanes))
             work = _fold(work, made)
         assert feed.rows == _content(work, feed.keys)
-    assert ways[""] > 10, ways
-    assert ways["a later change of a late one's key has been folded, and does not carry its whole row"] > 10
+    assert ways[""] >= histories // 3, ways
+    assert (
+        ways["a later change of a late one's key has been folded, and does not carry its whole row"]
+        >= histories // 3
+    )
 
 
 def _column(files: Sequence[str], name: str) -> list[str]:

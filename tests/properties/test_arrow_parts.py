@@ -24,6 +24,7 @@ from tests.properties.test_arrow_fold import (
     _fold,
     _rows,
     _work,
+    by_histories,
 )
 
 KINDS = (
@@ -70,15 +71,16 @@ def _again(files: Sequence[str], rows: int) -> list[str]:
     return list(files)
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(4, "kind", "vectors")
+@by_histories(50, 150)
 @BY_VECTORS
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_no_history_is_wrong(
-    kind: Kind, tmp_path: Path, vectors: bool, monkeypatch: pytest.MonkeyPatch
+    kind: Kind, histories: int, tmp_path: Path, vectors: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A key dealt to two parts, or an older outcome that wins, is a wrong row; a part forgotten, many lost ones."""
     monkeypatch.setattr(arrow_fold, "AT_ONCE", 1 if vectors else 1_000_000)
-    feed = lakes.together(kind, 150, BATCHES, ordered=True)
+    feed = lakes.together(kind, histories, BATCHES, ordered=True)
     work, random, several = _work(feed, kind, tmp_path), Random(kind.name), 0
     for batch in range(1, len(feed.batches) + 1):
         files = _again(_rows(feed, batch, tmp_path), 30)

@@ -27,6 +27,7 @@ from tests.properties.test_arrow_fold import (
     _lane_work,
     _rows,
     _work,
+    by_histories,
 )
 from tests.properties.test_arrow_parts import _again
 
@@ -58,14 +59,17 @@ def _in_shares(work: MirrorWork, files: Sequence[str]) -> tuple[MirrorWork, int]
     return work, len(shares.linked)
 
 
-@pytest.mark.one_of(4)
+@pytest.mark.one_of(4, "kind")
+@by_histories(25, 60)
 @pytest.mark.parametrize(
     "kind", [*lakes.ANY, lakes.INHERITING, lakes.LAWLESS, lakes.TRUNCATED], ids=lambda kind: kind.name
 )
-def test_no_history_is_wrong(kind: Kind, tmp_path: Path) -> None:
+def test_no_history_is_wrong(kind: Kind, histories: int, tmp_path: Path) -> None:
     """A change in another share than the row that it moves or completes loses the values that it takes along."""
     feed = (
-        lakes.alone(kind, 3, BATCHES) if kind.truncates else lakes.together(kind, 60, BATCHES, ordered=False)
+        lakes.alone(kind, 3, BATCHES)
+        if kind.truncates
+        else lakes.together(kind, histories, BATCHES, ordered=False)
     )
     work, files, high, linked = _work(feed, kind, tmp_path), list[str](), "", 0
     random = Random(kind.name)
