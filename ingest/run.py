@@ -302,7 +302,7 @@ def _silver(lake: Lake, warm: Warm, result: Result, tell: Tell) -> bool:
         result.fail(str(error))
         return False
     if any(line.ddl for line in decoded.lines) and (lost := decoded_with.lost_masks(lake)):
-        result.fail(lost, of_batch=True)
+        result.fail(lost)
     warm.decoded = last
     for line in decoded.lines:
         result.changes += line.changes

@@ -258,24 +258,28 @@ def merged(
         problem.subject: problem for problem in state if _COVERED.get(problem.subject) not in covered
     }
     stuck = {problem.mirror for problem in state if problem.mirror}
+    texts = {problem.text for problem in state}
     rebuilds = {
         problem.mirror
         for problem in state
         if problem.command == command("rebuild", facts.file, problem.mirror)
     }
-    alarms = 0
+    alarms, is_listed = 0, False  # an alarm of the last run, as a problem of the state
     for complaint in complaints:
         # an age is as of now (see below), and a mirror of the state says itself what the run's alarm does
-        is_said = complaint.about in stuck or (
-            complaint.check == "readable" and complaint.subject in rebuilds
+        is_said = (
+            complaint.about in stuck
+            or complaint.text in texts
+            or (complaint.check == "readable" and complaint.subject in rebuilds)
         )
+        is_listed |= is_said
         if complaint.title == _OLD or is_said:
             continue
         alarms += complaint.subject == LAST_RUN
         problem = _of_complaint(complaint, facts, f"alarm {alarms}")
         by_subject.setdefault(problem.subject, problem)
     by_subject |= {problem.subject: problem for table in facts.tables for problem in _old(table, facts.file)}
-    if failed and not any(problem.severity == ERROR for problem in by_subject.values()):
+    if failed and not is_listed and not any(problem.severity == ERROR for problem in by_subject.values()):
         text, typed = KINDS["last_run"].title, command("run", facts.file)
         by_subject[LAST_RUN] = Problem(LAST_RUN, ERROR, text, typed, kind="last_run")
     return sorted(by_subject.values(), key=lambda problem: problem.severity)
@@ -492,7 +496,7 @@ def _of_mirrors(lake: Tables, rows: Iterable[Mapping[str, Any]]) -> Iterator[Pro
 
 def _of_decoding(lake: Tables) -> Iterator[Problem]:
     """Batches that were decoded with other settings than today's, and mirrors of other types than are declared."""
-    if mixed := decoded_with.mixed_masks(lake, lake.decoded()):
+    if mixed := decoded_with.mixed_masks(lake, lake.decoded()) or decoded_with.lost_masks(lake):
         typed = command("rebuild", lake.pipeline.file, "--layer", "silver")
         yield _of_kind("masks", mixed, typed, since=decoded_with.edited_at(lake.pipeline))
     wrong, batches = targets.of_other_settings(lake)

@@ -311,7 +311,7 @@ def _differences(
         yield _rule_word("keys", table)
     if _are_other_types(was.get("columns") or {}, is_now.get("columns") or {}, about, batches):
         yield _rule_word("columns", table)
-    if _masking(then, table) != _masking(now, table):
+    if _is_other_mask(then, now, table, batches):
         yield _OTHER_MASKS
 
 
@@ -359,11 +359,17 @@ def _rule_of(rules: Iterable[dict[str, Any]], table: TableId) -> dict[str, Any]:
     return next(fitting, {})
 
 
-def _masking(settings: dict[str, Any], table: TableId) -> tuple[dict[str, str], str]:
-    """The recorded masks of a table, and the fingerprint of the secret if one of them needs it."""
-    masks = settings.get(_MASKS, {})
-    how = _masks_in(masks, table)
-    return how, masks["secret"] if set(how.values()) & {*MASKED_BY_SECRET} else ""
+def _is_other_mask(then: dict[str, Any], now: dict[str, Any], table: TableId, batches: _Batches) -> bool:
+    """True if values of a column would be masked in another way: of one that rows have, or that a mask names."""
+    was, is_now = then.get(_MASKS, {}), now.get(_MASKS, {})
+    named = _masks_in(was, table).keys() | _masks_in(is_now, table).keys()
+    for column in named | (batches.types.keys() if named else set()):
+        how = _how(was, table, column)
+        if how != _how(is_now, table, column):
+            return True
+        if how in MASKED_BY_SECRET and was["secret"] != is_now["secret"]:
+            return True
+    return False
 
 
 # --- masks ----------------------------------------------------------------------------------------
@@ -423,7 +429,7 @@ def mixed_masks(lake: Tables, last: int, begun: int = 0) -> str:
     pipeline = lake.pipeline
     now = _masks_of(pipeline) if pipeline.masks else {}
     before = _masked_before(lake, max(last, begun))
-    differing = [entry for entry in before if entry[2] != (now and _comparable(pipeline, now, entry[2]))]
+    differing = [span for span in before if span.masks != (now and _comparable(pipeline, now, span.masks))]
     if not differing:
         return ""
     if begun > last:
@@ -431,8 +437,8 @@ def mixed_masks(lake: Tables, last: int, begun: int = 0) -> str:
             f"Batch {begun} is decoded in part, and not as mask: and mask_secret: now say: write these as they were, "
             f"type `{command('run', pipeline.file)}`, and change them then."
         )
-    seen = columns_seen(lake, f"batch <= {last}") if last else {}
-    for name, first, then in differing:
+    for name, first, end, then in differing:
+        seen = columns_seen(lake, f"batch BETWEEN {first} AND {min(end, last)}") if first <= last else {}
         for (source, table), columns in sorted(seen.items(), key=str):
             for column in sorted(columns) if source == name else ():
                 was, how = _how(then, table, column), _how(now, table, column)
@@ -452,16 +458,26 @@ def _mixed(pipeline: Pipeline, column: str, first: int, was: str, how: str) -> s
     )
 
 
-def _masked_before(lake: Tables, last: int) -> Iterator[tuple[str, int, dict[str, Any]]]:
-    """Each source with the first batch of a span up to ``last``, and the masks that apply there."""
+class _Masked(NamedTuple):
+    """Batches of a source, from the first to the last one, to which the same masks apply."""
+
+    source: str
+    first: int
+    last: int
+    masks: dict[str, Any]
+
+
+def _masked_before(lake: Tables, last: int) -> Iterator[_Masked]:
+    """The batches of each source up to ``last``, by their masks."""
     by_source = _by_source(lake)
     for source in lake.pipeline.sources:
         spans = by_source.get(source.name, [])
         if not spans or spans[0].first > 1:  # what is not recorded was decoded by a version without masks
-            yield source.name, 1, {}
-        for first, then, _ in spans:
+            yield _Masked(source.name, 1, spans[0].first - 1 if spans else last, {})
+        ends = [span.first - 1 for span in spans[1:]] + [last]
+        for (first, then, _), end in zip(spans, ends, strict=False):
             if first <= last:
-                yield source.name, first, then.get(_MASKS, {})
+                yield _Masked(source.name, first, min(end, last), then.get(_MASKS, {}))
 
 
 def _how(masks: dict[str, Any], table: TableId, column: str) -> str:

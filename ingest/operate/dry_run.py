@@ -199,7 +199,7 @@ def _problems(lake: Tables, decoded: int, sources: Sources, tables: Sequence[For
     """What would make a run fail, or hold a mirror."""
     for source in sources.described:
         yield from (f"source {source['source']}: {text}" for text in source["problems"])
-    if mixed := decoded_with.mixed_masks(lake, decoded):
+    if mixed := decoded_with.mixed_masks(lake, decoded) or decoded_with.lost_masks(lake):
         yield mixed
     listed_by = command("ddl", lake.pipeline.file)
     for table in tables:

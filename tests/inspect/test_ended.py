@@ -15,9 +15,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from ingest.config import load
+from ingest.lake import decisions
+from ingest.lake.decisions import Decision
+from ingest.lake.lake import Lake
 from ingest.lake.tables import LakeReader
 from tests.fleet import typed
 from tests.lakes import ENGINE, change, statement, touch
+from tests.unstarted import unstarted
 
 COLUMNS = {"id": "bigint", "word": "varchar(20)"}
 
@@ -255,3 +259,18 @@ def test_an_alarm_of_a_source_ends_without_another_batch(tmp_path: Path, is_put_
     assert 0 == typed(alarm["command"])[0]
     assert shed.is_quiet()
     assert [(1, "a"), (2, "a"), (3, "a")] == shed.rows()
+
+
+def test_a_mirror_of_older_changes_is_said_once(tmp_path: Path) -> None:
+    """A backfill that was killed leaves it: `status` said of its alarm that the last run has failed, and named `ingest run`."""
+    shed = Shed(tmp_path)
+    shed.send(tool(1, 1))
+    shed.type("run")
+    left = Decision(decisions.DECODED, "changes", {"mirrors": ["mirrors/depot/tools"], "new": []}, 1)
+    decisions.append(Lake(unstarted(), load(shed.file)), [left])
+    for _ in range(2):
+        assert 1 == shed.type("run")
+        [outdated] = shed.status()
+        assert "outdated" == outdated["kind"]
+    assert 0 == typed(outdated["command"])[0]
+    assert shed.is_quiet()

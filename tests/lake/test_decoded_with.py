@@ -38,6 +38,7 @@ def depot(tmp_path_factory: pytest.TempPathFactory) -> WrittenLake:
         ("{match: depot.visits, mask: {word: 'null'}}", []),
         ("{match: other.*, keys: [id]}", []),
         ("{match: depot.bins, exclude: true}", []),
+        ("{match: depot.bins, mask: {word: keep}}", []),
         ("{match: depot.*, keys: [id]}", []),
         ("{match: depot.bins, columns: {id: int32, word: string, unseen: date}}", []),
         ("{match: depot.shelves, columns: {tall: int64}}", [(2, 2, ("columns: of depot.shelves",))]),
@@ -166,3 +167,19 @@ def test_one_command_serves_for_all_that_was_decoded_with_several_settings(tmp_p
     assert 1 == len({each.command for each in batches})
     assert batches[0].command.endswith("--from-batch 1")
     assert all("--from-batch 1`" in each.sentence for each in batches)
+
+
+def test_batches_without_rows_have_no_other_masks(tmp_path: Path) -> None:
+    """Messages that a mask refused were replayed as it was corrected, and `status` asked for a rebuild of what had no row."""
+    made = WrittenLake(tmp_path, more="tables:\n  - {match: depot.bins, mask: {word: last4}}\n")
+    masked = decoded_with.settings_of(made.pipeline, made.pipeline.sources[0])
+    made.decide("decoding", "bins", masked)
+    made.take(["{\n"])
+    made.file.write_text(made.file.read_text("utf-8").replace("last4", "'null'"), "utf-8")
+    pipeline = load(made.file)
+    made.take([change("INSERT", "bins", 2, ROW)])
+    made.decide("decoding", "bins", decoded_with.settings_of(pipeline, pipeline.sources[0]))
+    reader = LakeReader(pipeline)
+    assert "" == decoded_with.mixed_masks(reader, 2)
+    made.decide("decoding", "bins", masked)
+    assert "word of depot.bins was masked with last4" in decoded_with.mixed_masks(LakeReader(pipeline), 2)
