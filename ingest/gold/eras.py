@@ -7,7 +7,7 @@ keys that messages name, and statements.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, zip_longest
 
@@ -170,21 +170,36 @@ def _distinct(result: Iterable[Era]) -> list[Era]:
 
 
 def _reformed(result: Sequence[Era], statements: Iterable[PlacedEffects]) -> list[Era]:
-    """The eras, with one more for each statement after which columns of the key have each other's names, or values of another
+    """The eras, with one more for each statement after which columns of the key have names that others had, or values of another
     form.
     """
     reformed, structure = list(result), Structure()
+    begun, former = 0, dict[str, str]()
     for place, effects in statements:
         before = [era for era in reformed if era.place < place]
         keys = before[-1].keys if before else ()
-        renamed = key_after((effect for effect in effects if effect.action == "rename_column"), keys)
-        exchanges = renamed != keys and same(renamed, keys)
-        reforms = exchanges or any(effect.name in keys and _reforms(effect, structure) for effect in effects)
+        former = _former_names(effects, former if len(before) == begun else {})
+        begun = len(before)
+        names = tuple(former.get(key, key) for key in keys)
+        takes = names != keys and all(names)
+        reforms = takes or any(effect.name in keys and _reforms(effect, structure) for effect in effects)
         if reforms and not any(era.place == place for era in reformed):
             reformed.insert(len(before), Era(place, keys))
         for effect in effects:
             structure = structure.after(effect)
     return reformed
+
+
+def _former_names(effects: Sequence[Effect], former: Mapping[str, str]) -> dict[str, str]:
+    """The names that columns had before some statements, by those that they have after one more; empty for a column that was
+    not there, and for a name that no column has. Others have the name that they had.
+    """
+    if any(effect.action == "create_table" for effect in effects):
+        return {}
+    renamed = {effect.new_name: effect.name for effect in effects if effect.action == "rename_column"}
+    changed = {effect.name for effect in effects if effect.action in ("add_column", "drop_column")}
+    unnamed = dict.fromkeys({*changed, *renamed.values()}, "")
+    return {**former, **unnamed, **{name: former.get(was, was) for name, was in renamed.items()}}
 
 
 def _reforms(effect: Effect, structure: Structure) -> bool:

@@ -76,6 +76,10 @@ def _spellings(step: SchemaStep, steps: Sequence[SchemaStep]) -> list[str]:
 
 
 def _of_lane(lake: Lake, lane: Lane, steps: Steps, mirror: Mirror) -> Iterator[Retyped]:
+    for step in steps.new:
+        if step.action == "rename_column" and step.since and _rekeys(lake, lane, steps, step, mirror):
+            key = _key_of(lake, lane, steps, step, mirror)
+            yield Retyped(lane, step._replace(column=step.to), OPEN, key)
     others = _naming(steps.ever)
     named = {step: _spellings(step, steps.ever) for step in steps.new if step.retypes}
     changes = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last}"
@@ -100,6 +104,21 @@ def _of_lane(lake: Lake, lane: Lane, steps: Steps, mirror: Mirror) -> Iterator[R
             met |= OPEN
         if met:
             yield Retyped(lane, step, met, key)
+
+
+def _rekeys(lake: Tables, lane: Lane, steps: Steps, step: SchemaStep, mirror: Mirror) -> bool:
+    """True if rows that came again before a repeated statement have another value in the column that takes a key column's name
+    from another one: they are there once more, under the key that they had.
+    """
+    keys = mirror.keys_without(mirror.shard)
+    if step.to not in keys:
+        return False
+    cells = [duck.member("after", name) for name in (step.column, step.to)]
+    both = " AND ".join(duck.has_member("after", name) for name in (step.column, step.to))
+    changes = f"""SELECT {selected(keys)}, {both} AND {cells[0]} IS DISTINCT FROM {cells[1]} AS differs
+        FROM {{changes.change}} WHERE {_reached(lane, steps, step)}"""
+    rows = lake.ask(f"WITH {live_rows(changes, 'differs')} SELECT 1 AS n FROM live WHERE differs LIMIT 1")
+    return bool(rows)
 
 
 def _key_of(lake: Tables, lane: Lane, steps: Steps, step: SchemaStep, mirror: Mirror) -> Mapping[str, str]:
@@ -350,6 +369,8 @@ def _what(step: SchemaStep) -> str:
         return (
             f"existing rows whose key has {before!r} have {after!r} there now: here they have their old key"
         )
+    if step.action == "rename_column":
+        return f"rows came again that were there before another column got the name {step.column!r}: they have their old key"
     if step.retypes:
         return (
             f"no message says how the source has converted existing rows to {in_words(step.declared or step.type)}: "

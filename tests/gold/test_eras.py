@@ -24,6 +24,7 @@ from ingest.lake.mirrors import Era, Mirror
 from ingest.order import Order, order_key
 from ingest.run import Warm
 from tests.gold.depot import Depot
+from tests.shops import Shops
 from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
@@ -316,6 +317,78 @@ def test_columns_of_a_key_exchange_their_names(
         "SELECT CAST(k AS VARCHAR) AS k, CAST(id AS VARCHAR) AS id FROM {mirror} ORDER BY k",
     )
     assert [("1", moments[1]), ("3", moments[3])] == [tuple(one.values()) for one in found]
+
+
+TAKEN_OVER = {  # statements after which a name of the key is another column's, the key, and the columns then
+    "dropped": ("DROP PRIMARY KEY, DROP COLUMN id, RENAME COLUMN k TO id, ADD PRIMARY KEY (id)", "id", "id"),
+    "dropped last": ("CHANGE k id INT NOT NULL, DROP COLUMN id, ADD PRIMARY KEY (id)", "id", "id"),
+    "dropped before": ("DROP COLUMN id; CHANGE k id INT NOT NULL PRIMARY KEY", "id", "id"),
+    "renamed": ("RENAME COLUMN id TO was; DROP PRIMARY KEY, CHANGE k id INT, ADD PRIMARY KEY (id)", "id", "id was"),
+    "exchanged": ("DROP PRIMARY KEY, CHANGE id k INT, CHANGE k id INT, ADD PRIMARY KEY (id)", "id", "id k"),
+    "by three": ("RENAME COLUMN id TO was; RENAME COLUMN k TO id; RENAME COLUMN was TO k", "id k", "id k"),
+    "back": ("RENAME COLUMN id TO was; RENAME COLUMN was TO id", "id", "k id"),
+}  # fmt: skip
+
+
+@pytest.mark.one_of(3, "cuts")
+@pytest.mark.parametrize("cuts", [(), (4,), (4, 5)])
+@pytest.mark.parametrize("name", TAKEN_OVER)
+def test_another_column_takes_the_name_of_a_key(name: str, cuts: tuple[int, ...], tmp_path: Path) -> None:
+    """The messages name the same key before and after: rows stayed under what they had in the former column."""
+    statements, pk, columns = TAKEN_OVER[name]
+    depot = Depot(unstarted(), tmp_path, Warm(), TableRule("yard.*"))
+
+    def say(kind: str, cells: dict[str, str], was: dict[str, str] | None = None) -> None:
+        types = dict.fromkeys(cells, "int") | {"text": "varchar(9)"}
+        old = None if was is None else [was]
+        depot.say(isDdl=False, type=kind, data=[cells], old=old, pkNames=pk.split(), mysqlType=types, sql="")
+
+    def now(key: str, other: str, text: str) -> dict[str, str]:
+        """A row after the statements."""
+        return dict(zip(columns.split(), (other, key), strict=False)) | {"text": text}
+
+    said: list[Callable[[], object]] = [
+        lambda: depot.ddl(
+            f"CREATE TABLE depot (id INT, k INT, text VARCHAR(9), PRIMARY KEY ({pk.replace(' ', ',')}))"
+        ),
+        lambda: say("INSERT", {"id": "1", "k": "20", "text": "a"}),
+        lambda: say("INSERT", {"id": "2", "k": "10", "text": "b"}),
+        lambda: say("INSERT", {"id": "10", "k": "30", "text": "c"}),
+        lambda: [depot.ddl(f"ALTER TABLE depot {statement}") for statement in statements.split(";")],
+        lambda: say("UPDATE", now("1", "20", "new"), {"text": "a"}),
+        lambda: say("DELETE", now("10", "30", "c")),
+    ]
+    for number, event in enumerate(said):
+        if number in cuts:
+            assert ("done", "") == depot.run(checked=True)
+        event()
+    assert ("done", "") == depot.run(checked=True)
+    left = depot.lake().ask_mirror("mirrors/yard/depot", "SELECT id, text FROM {mirror} ORDER BY text")
+    wanted = [("2", "b"), ("1", "new")] if name == "back" else [("10", "b"), ("20", "new")]
+    assert wanted == [(str(row["id"]), row["text"]) for row in left]
+    assert [] == depot.lake().ask("SELECT 1 FROM {rejects}")
+
+
+@pytest.mark.one_of(2)
+@pytest.mark.parametrize(
+    ("again", "is_asked"),
+    [("row alter", True), ("alter", False), ("equal alter", False), ("row gone alter", False)],
+)
+def test_rows_come_again_with_a_statement_that_gives_them_another_key(
+    tmp_path: Path, again: str, is_asked: bool
+) -> None:
+    """They were there once more under their old key, and nothing said so."""
+    shops = Shops(tmp_path, TableRule(match="shop_1.item"), dialect="canal")
+    shops.ddl("CREATE TABLE item (id INT PRIMARY KEY, k INT, text VARCHAR(9))")
+    shops.say(1, "INSERT", 1, "a", k="10").say(1, "INSERT", 2, "b", k="2").say(1, "DELETE", 1, "a", k="10")
+    shops.ddl("ALTER TABLE item DROP PRIMARY KEY, DROP COLUMN id, CHANGE k id INT NOT NULL PRIMARY KEY")
+    lines = dict(zip(("create", "row", "equal", "gone", "alter"), shops.lines, strict=True))
+    names = again.split()
+    for said in (["create", *([] if "row" in names else ["row"]), *names], names):
+        shops.lines, shops.number = [lines[name] for name in said], shops.number + 1
+        assert ("done", "") == shops.run()
+    asked = shops.lake.ask('SELECT "column", reason FROM {rejects}')
+    assert [{"column": "id", "reason": "values-not-known"}] * is_asked == asked
 
 
 def test_changes_without_a_usable_key_are_left_to_the_next_one() -> None:
