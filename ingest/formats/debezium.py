@@ -85,6 +85,7 @@ ABOUT = About(
         "PostgreSQL: a serial column, and one NOT NULL with an expression as DEFAULT, arrives with 0, '' or false as its default.",
         "PostgreSQL: ALTER COLUMN ... TYPE between types that arrive alike (inet, char, text) is seen when a row changes.",
         "SQL Server: of a new nullable column with DEFAULT no message says whether older rows have it (WITH VALUES) or NULL: this is asked.",
+        "SQL Server: with data.query.mode direct a transaction's changes come in the order of its statements, which no message says; where change_lsn goes back (an update of many keys), that is right with `order_by: arrival` only.",
     ),
     options={
         "table": "the table of flattened rows that name none, and of null-value deletes",
