@@ -10,7 +10,7 @@ from ingest.lake import duck
 from ingest.lake.lake import Lake
 from ingest.lake.live_rows import under_both_keys
 from ingest.lake.snapshots import CARRIED_SQL
-from ingest.order import is_weak, phase_of, place_sql, same_place
+from ingest.order import is_weak, last_repeat, phase_of, place_sql, same_place
 from ingest.quality.behind_load import lost_behind_load, newest_of_stream
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.ordered_lane import OrderedLane, from_places
@@ -44,11 +44,20 @@ def _old(ordered: OrderedLane, load: str | None) -> Iterator[Metric]:
 
 
 def _sent(ordered: OrderedLane) -> int:
-    """The number of new changes that the source has sent: rows of a renamed table are carried over to the place of its statement."""
-    [carried] = ordered.lake.ask(
-        f"SELECT count(*) AS n FROM {{changes.change}} WHERE {ordered.where} AND batch > {ordered.since} AND {CARRIED_SQL}"
+    """The number of new changes that are the source's, and the first of their kind.
+
+    Rows of a renamed table are carried over to the place of its statement, and what says the same at the same place and
+    moment as an earlier change is that change, sent again.
+    """
+    columns = f'{place_sql("order_key")}, op, before, after, event_time, "row"'
+    low, high = same_place(ordered.lane.order_low), last_repeat(ordered.lane.order_high)
+    among = f"{ordered.where} AND order_key BETWEEN {duck.text(low)} AND {duck.text(high)}"
+    [said] = ordered.lake.ask(
+        f"""SELECT count(*) AS n FROM (
+            SELECT {columns} FROM {{changes.change}} WHERE {among} AND batch > {ordered.since} AND NOT {CARRIED_SQL}
+            EXCEPT SELECT {columns} FROM {{changes.change}} WHERE {among} AND batch <= {ordered.since}) AS said"""
     )
-    return ordered.lane.changes - int(carried["n"])
+    return int(said["n"])
 
 
 def _lost(ordered: OrderedLane, load: str | None) -> Iterator[Metric]:

@@ -302,6 +302,20 @@ def test_a_late_change_that_closes_a_gap_is_known_as_late(
     assert kinds == sorted(cause["kind"] for cause in causes)
 
 
+def test_what_is_sent_again_does_not_raise_the_doubt(tmp_path: Path) -> None:
+    """A capture that went back was complained of, if a batch ended before it had come to anything new."""
+    shops = Shops(tmp_path, TableRule(match="shop_1.item"), stages=STAGES)
+    shops.say(1, "INSERT", 1, "a", at=100).say(1, "UPDATE", 1, "b", at=200).say(1, "INSERT", 2, "c", at=300)
+    again = shops.lines[:2]
+    shops.run()
+    shops.number, shops.lines = 400, again
+    shops.run()
+    assert [] == status.status(LakeReader(shops.pipeline))["causes"]
+    shops.say(1, "UPDATE", 1, "z", at=200).run()
+    kinds = [cause["kind"] for cause in status.status(LakeReader(shops.pipeline))["causes"]]
+    assert "old_positions" in kinds
+
+
 @pytest.mark.e2e
 @pytest.mark.spark
 def test_spark_names_the_rows_of_old_positions_as_duckdb_does(
