@@ -67,9 +67,8 @@ def still_open(lake: Lake) -> DataFrame | None:
 def open_sql(lake: Tables, of: str = "{rejects}") -> str:
     """The open rows of ``rejects``, or of a query over it, as a query for `Tables.ask`.
 
-    Bronze itself records a replayed message, so that the mark and the replay are one commit. A dismissal by an older
-    version names no batch and no text, and has the batch next to the name. A dismissal of many has their digests: a mirror
-    that is folded again, or that has waited, may refuse changes of earlier batches later.
+    Bronze itself records a replayed message, so that the mark and the replay are one commit. A dismissal of many has their
+    digests: a mirror that is folded again, or that has waited, may refuse changes of earlier batches later.
     """
     same_place = " AND ".join(f"p.{duck.name(column)} = r.{duck.name(column)}" for column in PLACE)
     still_open = f"""SELECT r.* FROM {of} AS r WHERE NOT (r.kind = 'message' AND EXISTS (
@@ -81,14 +80,8 @@ def open_sql(lake: Tables, of: str = "{rejects}") -> str:
             f"SELECT o.* FROM ({still_open}) AS o WHERE {_digest_sql('o')} NOT IN "
             f"(SELECT unnest(string_split('{' '.join(sorted(digests))}', ' ')))"
         )
-    names = [
-        (json.loads(decision.subject), decision.batch)
-        for decision in dismissed
-        if _MANY not in decision.value
-    ]
-    still_open = _without(still_open, [name for name, _ in names if "batch" in name], _NAME)
-    older = [{**name, "batch": batch} for name, batch in names if "batch" not in name]
-    return _without(still_open, older, _NAME[:-1])
+    names = [json.loads(decision.subject) for decision in dismissed if _MANY not in decision.value]
+    return _without(still_open, names)
 
 
 def columns_unfit(lake: Tables, mirror: Mirror | None = None) -> frozenset[str]:
@@ -105,15 +98,15 @@ def refused_sql(lake: Tables) -> str:
     return f"FROM ({open_sql(lake)}) AS o WHERE kind = 'change'"
 
 
-def _without(query: str, names: Sequence[dict[str, Any]], columns: Sequence[str]) -> str:
-    """The rows of a query except those named by these columns."""
+def _without(query: str, names: Sequence[dict[str, Any]]) -> str:
+    """The rows of a query except those of these names."""
     if not names:
         return query
-    values = duck.listed([name.get(column) for column in columns] for name in names)
+    values = duck.listed([name.get(column) for column in _NAME] for name in names)
     return (
         f"SELECT o.* FROM ({query}) AS o WHERE NOT EXISTS "
-        f"(SELECT 1 FROM (VALUES {values}) AS d({', '.join(map(duck.name, columns))}) "
-        f"WHERE {duck.same(columns, 'o', 'd')})"
+        f"(SELECT 1 FROM (VALUES {values}) AS d({', '.join(map(duck.name, _NAME))}) "
+        f"WHERE {duck.same(_NAME, 'o', 'd')})"
     )
 
 

@@ -132,8 +132,7 @@ def _rejected(lake: Tables, since: int) -> list[Row]:
     if not any(batch > since for writer, batch in writers.items() if writer.startswith(folds)):
         return []
     names = ", ".join(map(duck.name, ("kind", *TableId._fields, "column")))
-    said = "regexp_replace(detail, '^no ', 'not a ')"  # as older versions wrote it
-    why = f"regexp_replace({said}, '; row [0-9]+$', '')"
+    why = "regexp_replace(detail, '; row [0-9]+$', '')"
     return lake.ask(
         f"SELECT {names}, count(*) AS n, first({why}) AS why, array_agg(DISTINCT {why}) AS whys, first(raw) AS raw, "
         f"array_agg(DISTINCT key) AS keys "

@@ -30,7 +30,7 @@ from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchem
 from ingest.lake.starts import beginning
 from ingest.silver import change_rows, events, replay, split_lookup
 from ingest.silver.later_loads import later_loads_in
-from ingest.silver.lift import FILES, INPUT, Lifting, clean, lift, lift_to_files
+from ingest.silver.lift import FILES, INPUT, Lifting, lift, lift_to_files
 from ingest.silver.messages import Messages, of_batches
 from ingest.silver.registry import schemas
 from ingest.silver.replay import Moved
@@ -208,8 +208,7 @@ def _reject_rows(page: pa.Table) -> pa.Table:
             "stage": [STAGE] * len(refused),
             "kind": ["message"] * len(refused),
             "reason": [reject.get("reason") for reject in refused],
-            # older versions left lone surrogates
-            "detail": [clean(reject.get("detail") or "") for reject in refused],
+            "detail": [reject.get("detail") or "" for reject in refused],
             "decoder": [reject.get("decoder") for reject in refused],
         },
     )

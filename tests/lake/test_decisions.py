@@ -16,7 +16,7 @@ from ingest.change import TableId
 from ingest.config import load
 from ingest.lake import condensed, decisions, epochs, mirrors, pauses, rejects
 from ingest.lake.condensed import Condensed
-from ingest.lake.decisions import APPROVE, DISMISS, DISMISS_REJECT, SCHEMA, Decision
+from ingest.lake.decisions import APPROVE, DISMISS, SCHEMA, Decision
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import decided, statement_id
 from ingest.lake.mirrors import Mirror
@@ -138,19 +138,6 @@ def test_a_topic_made_again_inherits_no_decision(spark: SparkSession, tmp_path: 
     waiting = rejects.still_open(lake)
     assert waiting is not None
     assert [(9, 0), (9, 1)] == sorted((row["batch"], row["offset"]) for row in waiting.collect())
-
-
-def test_a_reject_that_is_named_without_its_batch_is_dismissed_for_its_batch_alone(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """The batch of such a decision is a column of its own."""
-    lake = lake_in(spark, tmp_path)
-    plant(lake, REJECTS, [REJECT, {**REJECT, "batch": 9}])
-    named = {name: REJECT[name] for name in ("kind", "source", "topic", "partition", "offset")}
-    decisions.append(lake, [Decision(DISMISS_REJECT, json.dumps(named, separators=(",", ":")), batch=4)])
-    waiting = rejects.still_open(lake)
-    assert waiting is not None
-    assert [9] == [row["batch"] for row in waiting.collect()]
 
 
 def test_a_dismissed_cell_closes_no_later_one(spark: SparkSession, tmp_path: Path) -> None:
