@@ -199,7 +199,8 @@ def _row(place: Change, record: OracleRecord, message: Message, hints: Hints) ->
     if schema:
         member = hints.options.extra.get("after_image", "")
         place = replace(place, schema=_described(schema, member, (plan.converts, plan.bits)))
-    return rows.finish(place, table, keys, before if place.op is Op.UPDATE else None, image, plan, kept)
+    before, image = rows.images_of(place.op, before, image)
+    return rows.finish(place, table, keys, before, image, plan, kept)
 
 
 def _images(envelope: Mapping[str, Raw], names: Mapping[str, str]) -> tuple[Raw | None, Raw | None]:

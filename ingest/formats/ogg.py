@@ -236,7 +236,7 @@ def _row(
         after,
         plan,
         kept,
-        partial=place.op is not Op.DELETE and hints.options.left_out != "null",
+        partial=rows.may_lack_columns(place.op, hints),
     )
 
 

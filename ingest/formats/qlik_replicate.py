@@ -208,7 +208,7 @@ def _row(
     whole = _without_absent(after, mask)
     kept = rows.convert_both(before, after, plan, old, new)
     partial = place.op is Op.UPDATE and not whole
-    before = before if place.op is Op.UPDATE else None
+    before, after = rows.images_of(place.op, before, after)
     return rows.finish(place, table, declared.keys, before, after, plan, kept, partial=partial)
 
 
