@@ -9,7 +9,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,7 +90,13 @@ def ran(depot: Depot) -> Result:
     return run(unstarted(), depot.pipeline, warm=Warm())
 
 
-def second(folder: Path) -> Depot:
+def moved(depot: Depot, folder: Path) -> Depot:
+    """A depot with its lake and its messages, in another folder."""
+    shutil.copytree(depot.folder, folder, dirs_exist_ok=True)
+    return replace(depot, folder=folder, warm=Warm(), messages=[*depot.messages])
+
+
+def begun(folder: Path) -> Depot:
     """A batch is in the lake, and the next one, with a statement and a reject, has come."""
     depot = Depot(unstarted(), folder, Warm(), TableRule("yard.depot"))
     ran(depot.row(id="1", n="1").row(id="2", n="1"))
@@ -99,14 +105,32 @@ def second(folder: Path) -> Depot:
     return depot
 
 
+@pytest.fixture(scope="module")
+def second(tmp_path_factory: pytest.TempPathFactory) -> Depot:
+    """A depot with its second batch to land."""
+    return begun(tmp_path_factory.mktemp("second"))
+
+
+@pytest.fixture(scope="module")
+def in_pieces(tmp_path_factory: pytest.TempPathFactory) -> Depot:
+    """A depot of four batches, whose tables upkeep brings into shape."""
+    depot = begun(tmp_path_factory.mktemp("pieces"))
+    depot.budget = 1  # marks rows of a file instead of writing it again
+    for n in ("6", "7"):
+        ran(depot)
+        depot.row("UPDATE", id="1", n=n)
+    ran(depot)
+    return depot
+
+
 @pytest.mark.one_of(2)
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="asks Linux which file is written")
 @pytest.mark.parametrize("place", PLACES)
 def test_a_full_disk_is_said_and_loses_nothing(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, second: Depot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a place the operator empties the wrong disk; a step that is repeated wrongly loses or doubles rows."""
-    depot = second(tmp_path)
+    depot = moved(second, tmp_path)
     said: list[str] = []
     with filled(tmp_path / "lake", place, monkeypatch) as disk:
         try:
@@ -136,15 +160,10 @@ KEPT = ("bronze", "changes", "books", "mirrors/yard/depot")
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="asks Linux which file is written")
 @pytest.mark.parametrize("place", ["bronze file", "bronze entry", "mirrors file", "mirrors entry"])
 def test_upkeep_on_a_full_disk_is_said_and_loses_nothing(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: str, in_pieces: Depot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Upkeep is what makes space: one that stops at the first table, or waits for Spark to fail too, makes none."""
-    depot = second(tmp_path)
-    depot.budget = 1  # marks rows of a file instead of writing it again
-    for n in ("6", "7"):
-        ran(depot)
-        depot.row("UPDATE", id="1", n=n)
-    ran(depot)
+    depot = moved(in_pieces, tmp_path)
     before = [depot.lake().ask_mirror(name, "SELECT * FROM {mirror} ORDER BY ALL") for name in KEPT]
     with filled(tmp_path / "lake", place, monkeypatch) as disk:
         done = maintain(depot.lake(), KEPT)
@@ -161,9 +180,11 @@ def test_upkeep_on_a_full_disk_is_said_and_loses_nothing(
     assert [] == ran(depot.row("UPDATE", id="1", n="8")).failures
 
 
-def test_a_full_disk_at_the_lock_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_at_the_lock_is_said(
+    second: Depot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first write of a run is the lock's: a bare error of the system says neither which disk nor what to do."""
-    depot = second(tmp_path)
+    depot = moved(second, tmp_path)
 
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
