@@ -1,9 +1,9 @@
-"""Lakes that an older version of the product writes, and what their mirrors hold after each slice of the feeds.
+"""Lakes that the release 0.1.0 writes, and what their mirrors hold after each slice of the feeds.
 
-    git worktree add /tmp/old 369b612
+    git worktree add /tmp/old 4414e396
     cd /tmp/old && PYTHONPATH=/tmp/old PYTHON -B REPOSITORY/tests/lake/older/make.py
 
-PYTHON is this repository's ``.venv/bin/python``. The command writes ``369b612.tar.xz`` next to this file: for each of
+PYTHON is this repository's ``.venv/bin/python``. The command writes ``0.1.0.tar.xz`` next to this file: for each of
 `LAKES` and `BETWEEN` a folder with a pipeline file, its feeds and its lake. Two slices are folded in all of them; the third one is
 finished in one lake, and killed at another point in each of the others.
 
@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-ARCHIVE = HERE / "369b612.tar.xz"
+ARCHIVE = HERE / "0.1.0.tar.xz"
 WHOLE = "whole"
 BETWEEN, FOLDED = (
     "between_mirrors",
@@ -35,6 +35,7 @@ LAKES = {  # where the third batch was killed: layer, call, subject
     "after_changes": ("silver", "append", "changes"),
     "after_silver": ("silver", "append", "books"),
 }
+LAST_KILLED, FINISHED = "after_silver", "finished"  # the same lake before and after the mirrors
 STAGES = ("bronze", "silver", "gold")
 STARTED = 1_700_000_000  # seconds: the sources' clock, and the feeds' times
 FROZEN, UNKEYED = "depot.vats", "yard.lost"
@@ -223,7 +224,7 @@ def expected(slices: int) -> dict[str, list[tuple[Any, ...]]]:
 def main() -> None:
     """Write the lakes, and the archive."""
     load, run = _older("config").load, _older("run").run
-    apply, session, pauses = _older("gold.apply"), _older("lake.session"), _older("lake.pauses")
+    merge, session, pauses = _older("gold.apply_merge"), _older("spark.session"), _older("lake.pauses")
     lake_of, known = _older("lake.lake").Lake, _older("lake.mirrors").known
     crashing = importlib.import_module("tests.scenarios.crashing")  # the older version's own
 
@@ -234,14 +235,14 @@ def main() -> None:
     file = work / "depot.yaml"
     spark = session.session("older", master="local[2]")
     try:
-        file.write_text(TEXT, "utf-8")
+        file.write_text(f"{TEXT}apply: merge\n", "utf-8")
         grow(work, 0)
         run(spark, load(file), STAGES)
         lake = lake_of(spark, load(file))
         pauses.decide(lake, known(lake)["mirrors/depot/pens"], pauses.PAUSE, "under repair")
-        _older("lake.upkeep").maintain(lake, ["changes", "mirrors/depot/tubs"])
+        _older("lake.maintenance").maintain(lake, ["changes", "mirrors/depot/tubs"])
         grow(work, 1)
-        apply.REWRITTEN = 0  # with deletion vectors, which mirrors so small would not get
+        merge.REWRITTEN = 0  # with deletion vectors, which mirrors so small would not get
         run(spark, load(file), STAGES)
         grow(work, 2)
         _move(work, base)
@@ -253,6 +254,9 @@ def main() -> None:
                 with crashing.killed_at(crashing.Point(*point, crashing.AFTER), str(work / "lake")):
                     run(spark, load(file), STAGES)
             _move(work, folder / name)
+        shutil.copytree(folder / LAST_KILLED, work, dirs_exist_ok=True)
+        run(spark, load(file), STAGES)
+        _move(work, folder / FINISHED)
     finally:
         session.stop(spark)
     pack(folder)
@@ -260,14 +264,15 @@ def main() -> None:
 
 
 def pack(folder: Path) -> None:
-    """Make the lake that was killed between two mirrors of two others, and write the archive."""
-    shutil.copytree(folder / "after_silver", folder / BETWEEN)
+    """Make the lake that was killed between two mirrors of two others, and write the archive; who tests says how to fold."""
+    shutil.copytree(folder / LAST_KILLED, folder / BETWEEN)
     for mirror in FOLDED:
         there = Path("lake", "mirrors", mirror)
         shutil.rmtree(folder / BETWEEN / there)
-        shutil.copytree(folder / WHOLE / there, folder / BETWEEN / there)
+        shutil.copytree(folder / FINISHED / there, folder / BETWEEN / there)
     with tarfile.open(ARCHIVE, "w:xz", preset=9) as archive:
         for name in (*LAKES, BETWEEN):
+            (folder / name / "depot.yaml").write_text(TEXT, "utf-8")
             archive.add(folder / name, name, filter=_plain)
 
 
