@@ -254,7 +254,7 @@ def plan(lake: Lake, name: str, asked: Sequence[Sequence[str]], reason: str, *, 
             key_texts[key] for key in {stretch.key for stretch in stretches if stretch.last or mirror.soft}
         ],
         alone=[key_texts[key] for key in keys - several],
-        barriers=[_barrier(secret, lake, mirror, *of_lane).to_value() for of_lane in gathered.lanes.items()],
+        barriers=[_barrier(secret, mirror, *of_lane).to_value() for of_lane in gathered.lanes.items()],
         changes=gathered.changes,
         cells=sorted(gathered.cells),
         others=_others(lake, mirror, gathered.lanes, key_texts),
@@ -324,11 +324,11 @@ def _others(
             other = existing.get(path)
             if path == mirror.path or other is None:
                 continue
-            shard = mirrors.shard_of(other, lane)
+            shard = other.shard_of(lane)
             _refuse_unlike(lake, mirror, other, merged=not shard)
             keys = dict[Key, Texts]()
             for stretch in stretches:
-                if (key_there := evidence.key_in(lake, mirror, key_texts[stretch.key], other, lane)) is None:
+                if (key_there := evidence.key_in(mirror, key_texts[stretch.key], other, lane)) is None:
                     raise IngestError(
                         f"{other.name} holds the rows of {mirror.name} under another key, so they cannot be found there: "
                         "take it out of also: and drop its table first."
@@ -390,7 +390,7 @@ def _of_lane(
     lake: Tables, mirror: Mirror, lane: LaneId, all_found: _Found
 ) -> tuple[list[Stretch], list[Row]]:
     """The stretches of the rows in a lane, and the changes in them; what is known of their keys is added."""
-    shard = mirrors.shard_of(mirror, lane)
+    shard = mirror.shard_of(lane)
     fixed = {cell for cell in shard if cell[0] in mirror.keys}
     wanted = {
         key: cells
@@ -416,7 +416,7 @@ def _linked(
 
     The texts of the keys that are met are added to ``key_texts``.
     """
-    types_of, shard_cells = mirror.key_types, dict(mirrors.shard_of(mirror, lane))
+    types_of, shard_cells = mirror.key_types, dict(mirror.shard_of(lane))
     linked, asked = dict(wanted), set[Key]()
     seen: _Seen = {}
     while new := linked.keys() - asked:
@@ -451,7 +451,7 @@ def _beside(lake: Tables, mirror: Mirror, lane: LaneId, rows: Sequence[Row]) -> 
     key nor the new one leave open whether they are one row's.
     """
     types_of = mirror.key_types
-    shard = dict(mirrors.shard_of(mirror, lane))
+    shard = dict(mirror.shard_of(lane))
     deletes = {
         same_place(row["order_key"]): row["op"] == Op.DELETE for row in rows if not is_weak(row["order_key"])
     }
@@ -489,11 +489,9 @@ def _is_in(ends: dict[Key, list[Stretch]], spoken: Spoken) -> bool:
     )
 
 
-def _barrier(
-    secret: Barriers, lake: Tables, mirror: Mirror, lane: LaneId, stretches: Sequence[Stretch]
-) -> Barrier:
+def _barrier(secret: Barriers, mirror: Mirror, lane: LaneId, stretches: Sequence[Stretch]) -> Barrier:
     """The lane's barrier; the cell of a shard column is not in messages, and not in its digests."""
-    shard = dict(mirrors.shard_of(mirror, lane))
+    shard = dict(mirror.shard_of(lane))
     columns = [(i, column) for i, column in enumerate(mirror.key_columns) if column.name not in shard]
     ends: dict[str, list[tuple[str, str]]] = {}
     for stretch in stretches:

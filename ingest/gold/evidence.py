@@ -64,7 +64,7 @@ def asked_key(lake: Tables, mirror: Mirror, texts: Sequence[str]) -> Key:
         IngestError: too many or too few cells, or one that does not fit its type.
     """
     if len(texts) != len(mirror.keys):
-        lane_shards = [mirrors.shard_of(mirror, lane) for lane in lanes(lake, mirror)]
+        lane_shards = [mirror.shard_of(lane) for lane in lanes(lake, mirror)]
         shards = sorted({cell for cell in chain.from_iterable(lane_shards) if cell[0] in mirror.keys})
         named = ", ".join(value for _, value in shards[:SHARDS])
         more = f" and {len(shards) - SHARDS} more" if shards[SHARDS:] else ""
@@ -100,11 +100,9 @@ def was_loaded(lake: Tables, lane: LaneId) -> bool:
     return bool(lake.ask(asked))
 
 
-def key_in(
-    lake: Tables, mirror: Mirror, texts: Sequence[str], other: Mirror, lane: LaneId
-) -> tuple[str, ...] | None:
+def key_in(mirror: Mirror, texts: Sequence[str], other: Mirror, lane: LaneId) -> tuple[str, ...] | None:
     """The key of a lane's row of one mirror as another mirror has it; None if that identifies rows by other columns."""
-    shard = mirrors.shard_of(other, lane)
+    shard = other.shard_of(lane)
     cells = dict(zip(mirror.keys, texts, strict=True)) | dict(shard)
     if not other.keys or not cells.keys() >= {*other.keys}:
         return None
@@ -116,7 +114,7 @@ def key_in(
 
 def rows_of(lake: Tables, mirror: Mirror, lane: LaneId, texts: Sequence[str]) -> list[Row]:
     """All changes of a key, and of every key linked with it by key changes."""
-    shard = dict(mirrors.shard_of(mirror, lane))
+    shard = dict(mirror.shard_of(lane))
     rebased_rows = _under_last_key(lake, mirror, lane, shard) if mirror.eras_of(*lane) else None
     types_of = mirror.key_types
     wanted: dict[Key, tuple[str, ...]] = {typed_key(mirror, texts): tuple(texts)}

@@ -185,14 +185,14 @@ def _elsewhere(
         return others
     mirrors_by_path, cells = known_mirrors.known(lake), dict(zip(mirror.keys, texts, strict=True))
     for lane in feeding:
-        shard = known_mirrors.shard_of(mirror, lane)
+        shard = mirror.shard_of(lane)
         if any(cells.get(name, text) != text for name, text in shard):
             continue  # the row is of another table
         for path in map(mirror_path, known_mirrors.names(lake.pipeline, lane[1])):
             other = mirrors_by_path.get(path)
             if other is None or path == mirror.path or not lake.exists(path):
                 continue
-            key = evidence.key_in(lake, mirror, texts, other, lane)
+            key = evidence.key_in(mirror, texts, other, lane)
             others[other.name] = () if key is None else evidence.present(lake, other, key, None).rows
     return others
 

@@ -18,7 +18,7 @@ from ingest.change import LaneId
 from ingest.errors import HeldError, first_line
 from ingest.fold import Key, KeyCellError, key_of_texts
 from ingest.gold import evidence
-from ingest.lake import delta, duck, mirrors
+from ingest.lake import delta, duck
 from ingest.lake.datafiles import Files
 from ingest.lake.delta import Snapshot, UnreadableError
 from ingest.lake.feeds import DELETE, INSERT, STAGE, UPDATE, schema_of, version
@@ -165,7 +165,7 @@ class _Causes:
                 self._read(lake, mirror, lane, wanted)
 
     def _read(self, lake: Tables, mirror: Mirror, lane: LaneId, wanted: str) -> None:
-        shard = mirrors.shard_of(mirror, lane)
+        shard = mirror.shard_of(lane)
         rows = lake.ask(
             'SELECT op, partial, types, before, after, "transaction", event_time FROM {changes.change} '
             f"WHERE {wanted} ORDER BY order_key"

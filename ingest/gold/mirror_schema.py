@@ -128,7 +128,7 @@ def decide(
     rule_faults.refuse_unanswerable_rules(job, decided, gone)
     decided = replace(
         recomputed(job.rule, decided),
-        names_sources=bool(job.rule.shard_column) and pipeline.names_sources,
+        names_sources=pipeline.names_sources and job.rule.shard_column is not None,
         eras=tuple((*name, of_lane) for name, of_lane in lane_eras.items() if len(of_lane) > 1),
         fed_by=_fed_by(job, before),
     )

@@ -21,7 +21,7 @@ from ingest.gold.steps import lane_steps
 from ingest.gold.work import Books, LaneKeys, lanes_of, pending_lane, whole_lane
 from ingest.lake import commits, condensed, delta, histories, mirrors, rejects
 from ingest.lake.delta import Snapshot, type_in_log, type_of_log
-from ingest.lake.mirrors import Mirror, shard_of
+from ingest.lake.mirrors import Mirror
 from ingest.lake.stamps import stamps_of
 from ingest.spark.pace import SMALL
 
@@ -372,7 +372,7 @@ def _by_rules(pipeline: Pipeline, ledger: Ledger, plan: Plan, lane: Lane, applie
     name = lane.source, lane.table
     stamped = replace(
         lane,
-        shard=shard_of(plan.mirror, name),
+        shard=plan.mirror.shard_of(name),
         stamps=stamps_of(plan.mirror, *name),
         shared_reads=pipeline.shared_reads(lane.source),
     )

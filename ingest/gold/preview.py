@@ -272,7 +272,7 @@ def _foreseen(
     if foreseen.action in (HOLD, WAIT):
         return foreseen
     try:
-        _try_rules(pipeline, plan, sent)
+        _try_rules(plan, sent)
     except HeldError as error:
         return replace(foreseen, action=HOLD, why=str(error))
     if plan.why_rebuilt:
@@ -294,7 +294,7 @@ def _foreseen(
     )
 
 
-def _try_rules(pipeline: Pipeline, plan: Plan, sent: Mapping[LaneId, Sequence[Mapping[str, Any]]]) -> None:
+def _try_rules(plan: Plan, sent: Mapping[LaneId, Sequence[Mapping[str, Any]]]) -> None:
     """Evaluate a mirror's condition and computed columns on the rows that the sampled changes leave.
 
     Raises:
@@ -307,7 +307,7 @@ def _try_rules(pipeline: Pipeline, plan: Plan, sent: Mapping[LaneId, Sequence[Ma
     keys = mirror.keys_without(shard)
     for lane in plan.job.lines:
         events = [Placed(order_of(row["order_key"]), change_of(row)) for row in sent.get(lane, ())]
-        cells = dict(mirrors.shard_of(mirror, lane))
+        cells = dict(mirror.shard_of(lane))
         rows = [{**row.values, **cells} for row in fold(events, keys, types).values()]
         try:
             conditions.check(mirror.where, mirror.computed, rows, types)

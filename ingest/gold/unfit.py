@@ -286,7 +286,7 @@ def keep(lake: Lake, mirror: Mirror, rejects: Sequence[Reject], batch: int) -> i
 COUNTED = "rejected"
 """Among a mirror's counts: cells and changes that did not fit."""
 _NAMED = ("kind", "source", "key", "column", "raw")
-_MESSAGE = ("topic", "partition", "offset")  # NULL where an older version wrote it
+_MESSAGE = ("topic", "partition", "offset")
 _named = itemgetter(*map(REJECTS.arrow.names.index, (*_NAMED, *_MESSAGE)))
 """What distinguishes a row of `rejects` from the mirror's others."""
 

@@ -1,7 +1,7 @@
 """The ledger of decisions by the operator and by this software, in their order.
 
 It is read once for each version of its table. The order is a counter in the rows, never the clock, which may step back
-between two decisions; rows of an older version have no counter and keep the order of their times.
+between two decisions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ingest.lake.duck import name
 from ingest.lake.json_cells import object_in
 from ingest.lake.schemas import DECISIONS
-from ingest.lake.tables import Row, Tables
+from ingest.lake.tables import Tables
 
 if TYPE_CHECKING:
     from ingest.lake.lake import Lake
@@ -146,20 +146,13 @@ def _numbered(lake: Tables, made: list[Decision], now: dt.datetime, by: str) -> 
 
 def _read(lake: Tables) -> Decisions:
     rows = lake.ask(f"SELECT {', '.join(map(name, _COLUMNS))} FROM {{decisions}}")
-    schemas: dict[str, Row] = {}
-    for row in sorted((row for row in rows if row["kind"] == SCHEMA), key=_place):
-        schemas[row["subject"]] = row
-    kept = [row for row in rows if row["kind"] != SCHEMA] + list(schemas.values())
-    kept.sort(key=lambda row: (row["number"] or 0, row["decided_at"]))
+    rows.sort(key=itemgetter("number", "decided_at"))
+    newest_schemas = {row["subject"]: row["number"] for row in rows if row["kind"] == SCHEMA}
     every = []
-    for row in kept:
+    for row in rows:
+        if row["kind"] == SCHEMA and row["number"] < newest_schemas[row["subject"]]:
+            continue
         value, reason, by = object_in(row["value"]), row["reason"] or "", row["by"] or ""
         decided_at = row["decided_at"]
         every.append(Decision(row["kind"], row["subject"], value, row["batch"], reason, by, decided_at))
-    return Decisions(tuple(every), max((row["number"] or 0 for row in kept), default=0))
-
-
-def _place(row: Row) -> tuple[Any, ...]:
-    """The sort key that finds the newest of a mirror's schemas."""
-    number, batch = row["number"], row["batch"]
-    return number is not None, number or 0, batch is not None, batch or 0, row["decided_at"]
+    return Decisions(tuple(every), rows[-1]["number"] if rows else 0)

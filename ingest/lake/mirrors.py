@@ -30,6 +30,9 @@ from ingest.lake.tables import Tables
 UNORDERED = ("BOOLEAN", "BINARY")  # types of which Delta keeps no least and greatest values
 GOLD = "gold"  # the stage that writes mirrors
 EXCLUDED = "excluded"  # the state of one that `unfed` names
+Shard = tuple[tuple[str, str], ...]
+"""The cell that distinguishes a lane's rows from other lanes': the shard column's name at the source, and its text; empty
+without a shard column."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +100,18 @@ class Mirror:
     # what only older states in its history table need, see `ingest.lake.histories.kept`
     former: tuple[Column, ...] = ()
 
+    def shard_of(self, lane: LaneId) -> Shard:
+        """A lane's shard as its rows have it: the pipeline file may say otherwise until the next run folds them again."""
+        source, table = lane
+        if self.shard is None or self.shard not in self.by_name:
+            return ()
+        return ((self.shard, f"{source}:{table}" if self.names_sources else str(table)),)
+
     def is_shaped_by(self, rule: TableRule) -> bool:
         """True if a rule leaves its rows as they are; one that no longer ignores statements applies old ones, too, and one that
         asks for all states of its rows wants those that they had before.
         """
-        is_alike = self.shape == rule.shape and self.shard == rule.shard_column
+        is_alike = (self.shape, self.shard) == (rule.shape, rule.shard_column)
         has_states = bool(self.history) or not (rule.history and self.keys)
         return is_alike and has_states and (rule.ignores or not self.ignores)
 
@@ -223,7 +233,7 @@ class Mirror:
         return msgspec.convert({**members, "path": path, **columns}, cls)
 
 
-_IF_ANY = ("history", "eras", "shape", "shard", "names_sources", "ignores", "keyed_by", "fed_by")
+_IF_ANY = ("history", "eras", "shape", "shard", "ignores", "keyed_by", "fed_by", "names_sources")
 
 
 def _column_value(column: Column) -> list[Any]:
@@ -248,19 +258,6 @@ def rule_for(pipeline: Pipeline, source: TableId, path: str) -> TableRule:
     rule = pipeline.rule(source)
     fitting = (mirror_rule for mirror_rule in rule.also if mirror_path(target(mirror_rule, source)) == path)
     return rule if not rule.also or mirror_path(target(rule, source)) == path else next(fitting, rule)
-
-
-Shard = tuple[tuple[str, str], ...]
-"""The cell that distinguishes a lane's rows from other lanes': the shard column's name at the source, and its text; empty
-without a shard column."""
-
-
-def shard_of(mirror: Mirror, lane: LaneId) -> Shard:
-    """A lane's shard as the mirror's rows have it: the pipeline file may say otherwise until the next run folds them again."""
-    source, table = lane
-    if mirror.shard is None or mirror.shard not in mirror.by_name:
-        return ()
-    return ((mirror.shard, f"{source}:{table}" if mirror.names_sources else str(table)),)
 
 
 def feeding(pipeline: Pipeline, lanes: Iterable[LaneId]) -> frozenset[LaneId]:
@@ -516,7 +513,7 @@ def grown(
     mirror = mirror or Mirror(table, path)
     before = {column.name: column for column in mirror.sent}
     reshaped = not mirror.is_shaped_by(rule)
-    if mirror.shard and mirror.shard != rule.shard_column and mirror.shard not in seen:
+    if mirror.shard is not None and mirror.shard not in (rule.shard_column, *seen):
         before.pop(mirror.shard, None)
     columns = [] if reshaped else list(before.values())
     have = {column.name for column in columns}

@@ -81,7 +81,14 @@ def open_sql(lake: Tables, of: str = "{rejects}") -> str:
             f"(SELECT unnest(string_split('{' '.join(sorted(digests))}', ' ')))"
         )
     names = [json.loads(decision.subject) for decision in dismissed if _MANY not in decision.value]
-    return _without(still_open, names)
+    if not names:
+        return still_open
+    values = duck.listed([name.get(column) for column in _NAME] for name in names)
+    return (
+        f"SELECT o.* FROM ({still_open}) AS o WHERE NOT EXISTS "
+        f"(SELECT 1 FROM (VALUES {values}) AS d({', '.join(map(duck.name, _NAME))}) "
+        f"WHERE {duck.same(_NAME, 'o', 'd')})"
+    )
 
 
 def columns_unfit(lake: Tables, mirror: Mirror | None = None) -> frozenset[str]:
@@ -96,18 +103,6 @@ def columns_unfit(lake: Tables, mirror: Mirror | None = None) -> frozenset[str]:
 def refused_sql(lake: Tables) -> str:
     """The open rejects of changes that were not applied, to follow a SELECT; more conditions may follow."""
     return f"FROM ({open_sql(lake)}) AS o WHERE kind = 'change'"
-
-
-def _without(query: str, names: Sequence[dict[str, Any]]) -> str:
-    """The rows of a query except those of these names."""
-    if not names:
-        return query
-    values = duck.listed([name.get(column) for column in _NAME] for name in names)
-    return (
-        f"SELECT o.* FROM ({query}) AS o WHERE NOT EXISTS "
-        f"(SELECT 1 FROM (VALUES {values}) AS d({', '.join(map(duck.name, _NAME))}) "
-        f"WHERE {duck.same(_NAME, 'o', 'd')})"
-    )
 
 
 def name_of(row: Mapping[str, Any]) -> str:

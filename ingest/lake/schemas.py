@@ -265,7 +265,7 @@ DECISIONS = TableSchema(
     value STRING COMMENT 'JSON',
     reason STRING COMMENT 'why, in words',
     by STRING COMMENT 'the run, or the user',
-    number BIGINT COMMENT 'the place of the decision among all, counted from 1; NULL in rows of older versions, which come before all others'""",
+    number BIGINT COMMENT 'the place of the decision among all, counted from 1'""",
 )
 
 CHECKS = TableSchema(

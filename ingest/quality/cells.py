@@ -32,7 +32,7 @@ from ingest.lake import duck
 from ingest.lake.datafiles import listed
 from ingest.lake.image_columns import exact_texts_of, in_bytes
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Column, Mirror, Shard, shard_of
+from ingest.lake.mirrors import Column, Mirror, Shard
 from ingest.lake.schemas import CHANGES
 from ingest.lake.stamps import Stamps, columns_for, stamped, stamps_of
 from ingest.lake.tables import Tables
@@ -589,7 +589,7 @@ class _Check:
             )
         if mirror.soft and not all_changes:
             self.compared.left_out.append(f"deleted rows that are kept are compared by {self._deeply()}")
-        shard = shard_of(mirror, lane.id)
+        shard = mirror.shard_of(lane.id)
         return _Reading(
             lane,
             self.subject.applied,

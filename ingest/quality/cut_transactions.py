@@ -19,7 +19,6 @@ from ingest.departures import NO_TRANSACTION
 from ingest.fold import Key
 from ingest.lake import duck
 from ingest.lake.lake import Lake
-from ingest.lake.mirrors import shard_of
 from ingest.lake.schemas import CHANGES
 from ingest.lake.tables import Tables
 from ingest.quality.arrow_rows import changes_since, read_sums
@@ -92,7 +91,7 @@ def _by_transaction(spans: pa.Table) -> pa.Table:
 def _met(lake: Tables, subject: CheckedMirror, lane: CheckedLane, since: int) -> dict[Key, tuple[str, ...]]:
     """The keys to which rows have moved outside of transactions, and which rows leave after that with the changes to check."""
     mirror = subject.decided
-    shard = dict(shard_of(mirror, lane.id))
+    shard = dict(mirror.shard_of(lane.id))
     names = mirror.keys_without(*shard)
     reached, left = duck.cells(names), duck.cells(names, "before", "after")
     rows = lake.ask(

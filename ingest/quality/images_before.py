@@ -53,7 +53,7 @@ from ingest.lake.delta import Snapshot, snapshot
 from ingest.lake.json_cells import list_in
 from ingest.lake.lake import Lake
 from ingest.lake.lanes import tells_inserts
-from ingest.lake.mirrors import Mirror, Shard, shard_of
+from ingest.lake.mirrors import Mirror, Shard
 from ingest.lake.snapshots import CARRIED_SQL, read_sql
 from ingest.lake.stamps import change_of
 from ingest.order import SECOND_HALF, Order, is_weak, order_of
@@ -471,7 +471,7 @@ class ProvenLane:
     @property
     def shard(self) -> Shard:
         """The column that distinguishes the lane's rows from other lanes', and its value."""
-        return shard_of(self.mirror, self.lane.id)
+        return self.mirror.shard_of(self.lane.id)
 
     @property
     def images(self) -> ImagesBefore:

@@ -17,7 +17,6 @@ from ingest.lake import duck
 from ingest.lake.books import LoadMark, load_marks
 from ingest.lake.lanes import IS_LOAD_MARKED
 from ingest.lake.live_rows import live_rows, selected
-from ingest.lake.mirrors import shard_of
 from ingest.lake.snapshots import read_sql
 from ingest.lake.tables import Row
 from ingest.order import loaded_sql, phase_of, place_sql, same_place, weak_sql
@@ -43,7 +42,7 @@ def held(ordered: OrderedLane, keys: Sequence[Sequence[str]]) -> Sequence[Sequen
     mirror = ordered.subject.decided
     if not mirror.where or not keys:
         return keys
-    shard = dict(shard_of(mirror, ordered.lane.id))
+    shard = dict(mirror.shard_of(ordered.lane.id))
     by_key = ordered.subject.usable_keys(
         [shard.get(name, text) for name, text in zip(mirror.keys, key, strict=True)] for key in keys
     )

@@ -1,10 +1,9 @@
-"""The ledger of decisions: its order, its names, and what an older version wrote."""
+"""The ledger of decisions: its order and its names."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,11 +15,11 @@ from ingest.change import TableId
 from ingest.config import load
 from ingest.lake import condensed, decisions, epochs, mirrors, pauses, rejects
 from ingest.lake.condensed import Condensed
-from ingest.lake.decisions import APPROVE, DISMISS, SCHEMA, Decision
+from ingest.lake.decisions import APPROVE, DISMISS, Decision
 from ingest.lake.lake import Lake
 from ingest.lake.logged_statements import decided, statement_id
 from ingest.lake.mirrors import Mirror
-from ingest.lake.schemas import BRONZE, DECISIONS, REJECTS
+from ingest.lake.schemas import BRONZE, REJECTS
 from ingest.lake.starts import Start
 
 if TYPE_CHECKING:
@@ -84,28 +83,7 @@ def test_a_clock_that_steps_back_revives_nothing(
     assert {} == epochs.read(lake).starts
     assert Condensed() == condensed.read(lake)
     assert {ORDERS.path: later} == mirrors.known(lake)
-    assert DISMISS == decision_on(lake, STATEMENT)
-
-
-def test_an_older_version_s_rows_keep_their_order(spark: SparkSession, tmp_path: Path) -> None:
-    """An upgrade that forgets pauses or schemas folds what must wait, and by columns that have gone."""
-    lake = lake_in(spark, tmp_path)
-    older = DECISIONS.columns
-    rows = [
-        (NOON, "resume", ORDERS.path, None, None, "", "x"),
-        (NOON - dt.timedelta(hours=1), "pause", ORDERS.path, None, None, "", "x"),
-        (NOON, SCHEMA, ORDERS.path, 2, json.dumps(ORDERS.to_value()), "", "x"),
-        (NOON, "dismiss", ORDERS.path, 4, json.dumps({"statement": "16c54f3e"}), "", "x"),
-    ]
-    old = [field for field in older.fields if field.name != "number"]
-    spark.createDataFrame(rows, type(older)(old)).write.format("delta").save(lake.path(DECISIONS.name))
-    assert {ORDERS.path: ORDERS} == mirrors.known(lake)
-    assert frozenset() == pauses.paused(lake)
-    assert "number" not in lake.read(DECISIONS.name).columns
-
-    pauses.decide(lake, ORDERS, decisions.PAUSE, "")
-    assert frozenset({ORDERS.path}) == pauses.paused(lake)
-    assert 1 == decisions.read(lake).last
+    assert DISMISS == decided(lake)[statement_id(STATEMENT), 4]
 
 
 def test_each_version_is_read_once(spark: SparkSession, tmp_path: Path, monkeypatch: Any) -> None:
@@ -127,7 +105,7 @@ def test_a_topic_made_again_inherits_no_decision(spark: SparkSession, tmp_path: 
     lake = lake_in(spark, tmp_path)
     decisions.append(lake, [Decision(DISMISS, ORDERS.path, {"statement": statement_id(STATEMENT)}, 4)])
     again = {**STATEMENT, "batch": 9}
-    assert (DISMISS, "") == tuple(decision_on(lake, row) for row in (STATEMENT, again))
+    assert {(statement_id(STATEMENT), 4): DISMISS} == decided(lake)
     assert statement_id(STATEMENT) != statement_id(again)
 
     replayed = {**REJECT, "offset": 1}

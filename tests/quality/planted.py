@@ -171,7 +171,7 @@ class Planted:
             "key": '{"id":2}',
             "column": "label",
             "reason": "does-not-fit",
-            "detail": "no text",
+            "detail": "not a text",
             "raw": "?",
         }
         dismissed = {**cell, "key": '{"id":1}'}
