@@ -281,14 +281,19 @@ def retry(file: PipelineFile, output_as: Output = "table") -> None:
         from ingest import run as running
         from ingest.gold import completed
         from ingest.inspect import status
-        from ingest.lake import decisions, mirrors
+        from ingest.lake import decisions, mirrors, pauses
         from ingest.lake.decisions import RETRIED, Decision
 
-        stuck = [row["table"] for row in status.tables(lake) if row["state"] in ("failed", "held")]
+        now = completed.progress(lake)  # a table may have lost batches since: these are among those that lag
+        lagging = now.lagging - pauses.paused(lake)  # also those that were held until a rebuild
+        names = {mirror.name for path, mirror in mirrors.known(lake).items() if path in lagging}
+        entries = status.tables(lake)
+        stuck = [
+            row["table"] for row in entries if row["state"] in ("failed", "held") or row["table"] in names
+        ]
         if not stuck:
             output.answer(output_as, {"tried": [], "run": None}, "no mirror has failed or is held")
             return
-        now = completed.progress(lake)  # a table may have lost batches since: these are among those that lag
         paths = {path for path, mirror in mirrors.known(lake).items() if mirror.name in stuck}
         warm = running.Warm(progress=completed.Progress(now.complete, now.lagging | paths))
         asked = Decision(RETRIED, lake.pipeline.name, {"mirrors": stuck}, by=decisions.user())

@@ -40,7 +40,7 @@ _VERBS = {
     **dict.fromkeys(("positions_started_again", "re_reads_ignored"), ("epoch", *_OF_A_ROW)),
     **dict.fromkeys(("reject_rate", "cell_rejects", "refused_changes"), ("rejects",)),
     **dict.fromkeys((UNKNOWN_VALUES, ROWS_LEFT_BEHIND), ("ddl", *_OF_A_ROW)),
-    "ddl_pending": ("ddl",), "up_to_date": ("retry",), "wrong_cells": ("rebuild",), AGE: ("plan",),
+    "ddl_pending": ("ddl",), "up_to_date": ("run",), "wrong_cells": ("rebuild",), AGE: ("plan",),
 }  # fmt: skip
 
 

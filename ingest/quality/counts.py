@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ingest.change import TableId
-from ingest.errors import agreeing, counted
+from ingest.errors import agreeing, command, counted
 from ingest.lake import duck, pauses
 from ingest.lake.rejects import CONVERTED_SQL, open_sql
 from ingest.lake.schemas import REJECTS
@@ -62,9 +62,8 @@ def _up_to_date(lake: Lake, subject: CheckedMirror) -> Metric:
         WHERE batch > {subject.applied} AND changes > 0 AND ({lanes or "false"})"""
     )
     batches, changes = counted(waiting["n"], "decoded batch", "decoded batches"), waiting["changes"] or 0
-    detail = (
-        f"{batches} with {counted(changes, 'change')} not applied yet: the mirror is held or its fold failed"
-    )
+    typed = command("run", lake.pipeline.file)
+    detail = f"{batches} with {counted(changes, 'change')} not applied yet: `{typed}` folds what waits, or says why it does not"
     return Metric("up_to_date", float(waiting["n"]), subject.name, detail=detail)
 
 

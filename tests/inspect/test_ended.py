@@ -12,7 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from ingest.config import load
 from ingest.lake import decisions
@@ -273,4 +275,24 @@ def test_a_mirror_of_older_changes_is_said_once(tmp_path: Path) -> None:
         [outdated] = shed.status()
         assert "outdated" == outdated["kind"]
     assert 0 == typed(outdated["command"])[0]
+    assert shed.is_quiet()
+
+
+@pytest.mark.parametrize("verb", ["run", "retry"])
+def test_a_rebuilt_mirror_is_brought_up_to_date(tmp_path: Path, verb: str) -> None:
+    """It had waited for the rebuild: `status` said that it is held or failed, and named `ingest retry`, which found nothing to try."""
+    shed = Shed(tmp_path)
+    shed.send(tool(1, 1))
+    shed.type("run")
+    theirs = pa.table({"id": pa.array([9]), "word": ["theirs"]})
+    write_deltalake(tmp_path / "lake/mirrors/depot/tools", theirs, mode="append")
+    shed.send(tool(2, 2))
+    assert 1 == shed.type("run")
+    [held] = shed.status()
+    assert ("held", 0) == (held["kind"], typed(held["command"])[0])
+    [waiting] = shed.status()
+    assert ("up_to_date", "run") == (waiting["kind"], shlex.split(waiting["command"])[1])
+    assert f"`{waiting['command']}`" in waiting["text"]
+    assert 0 == shed.type(verb)
+    assert [(1, "a"), (2, "a")] == shed.rows()
     assert shed.is_quiet()

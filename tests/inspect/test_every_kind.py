@@ -25,7 +25,7 @@ WITHOUT_REJECTS = {
     "cell_rejects",
     "refused_changes",
 }  # listed only while such rejects wait: tests/test_ways_out.py has them
-REPAIRS = ("retry", "rebuild")  # typed after those that only look
+REPAIRS = ("run", "retry", "rebuild")  # typed after those that only look
 
 
 @pytest.fixture(scope="module")
