@@ -61,7 +61,11 @@ def effect(step: SchemaStep, text: str | None, sent: str) -> int:
 
 def found(lake: Lake, work: Iterable[tuple[Lane, Steps]], mirror: Mirror) -> list[Retyped]:
     """The new steps of all lanes that change existing values, with what they do to them."""
-    return [change for lane, steps in work for change in _of_lane(lake, lane, steps, mirror)]
+    return [
+        change
+        for lane, steps in work
+        for change in (*_rekeyed(lake, lane, steps, mirror), *_of_lane(lake, lane, steps, mirror))
+    ]
 
 
 def _naming(steps: Iterable[SchemaStep]) -> list[SchemaStep]:
@@ -76,10 +80,6 @@ def _spellings(step: SchemaStep, steps: Sequence[SchemaStep]) -> list[str]:
 
 
 def _of_lane(lake: Lake, lane: Lane, steps: Steps, mirror: Mirror) -> Iterator[Retyped]:
-    for step in steps.new:
-        if step.action == "rename_column" and step.since and _rekeys(lake, lane, steps, step, mirror):
-            key = _key_of(lake, lane, steps, step, mirror)
-            yield Retyped(lane, step._replace(column=step.to), OPEN, key)
     others = _naming(steps.ever)
     named = {step: _spellings(step, steps.ever) for step in steps.new if step.retypes}
     changes = f"{duck.of_lane(lane.source, lane.table)} AND batch <= {lane.last}"
@@ -104,6 +104,14 @@ def _of_lane(lake: Lake, lane: Lane, steps: Steps, mirror: Mirror) -> Iterator[R
             met |= OPEN
         if met:
             yield Retyped(lane, step, met, key)
+
+
+def _rekeyed(lake: Tables, lane: Lane, steps: Steps, mirror: Mirror) -> Iterator[Retyped]:
+    """The new repeated statements by which a column takes a key column's name, as steps of the column that has it then."""
+    for step in steps.new:
+        if step.action == "rename_column" and step.since and _rekeys(lake, lane, steps, step, mirror):
+            key = _key_of(lake, lane, steps, step, mirror)
+            yield Retyped(lane, step._replace(column=step.to), OPEN, key)
 
 
 def _rekeys(lake: Tables, lane: Lane, steps: Steps, step: SchemaStep, mirror: Mirror) -> bool:
