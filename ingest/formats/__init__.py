@@ -66,7 +66,8 @@ class About:
         numbers_parts: True where a change says which part of how many in its transaction it is.
         bytes_as: how texts stand for bytes where the option ``binary`` says nothing; empty where bytes are bytes.
         leaves_out_nulls: ``by default`` or ``by a setting`` where a row may lack a column because it is NULL there, which no
-            message tells from an unchanged one; ``in inserts`` where updates name the columns that became NULL.
+            message tells from an unchanged one; ``in inserts`` where updates name the columns that became NULL, ``with the key
+            alone`` where those writers do that the option ``key_is_full`` tells from others.
         nulls_for_large: True where a row notes its NULLs that may stand for a large value which did not change (`UNSURE_NULLS`).
         counts_rows: True where a position of a log's file ends with a count of rows, which may start again inside one position.
         before: how images before are written.

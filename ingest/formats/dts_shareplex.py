@@ -30,6 +30,7 @@ ABOUT = replace(
     numbers_parts=True,
     strength="strong where meta.scn is sent",
     event_marks=(),
+    leaves_out_nulls="with the key alone",
     images="full while `key_is_full` holds, else updates are partial",
     losses=(
         "Key columns are not named, so `keys:` must name them.",

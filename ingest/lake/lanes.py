@@ -82,6 +82,8 @@ def leaves_out_nulls(lake: Tables, name: str) -> bool | None:
     source = lake.pipeline.by_source.get(name)
     if source is None or not source.about.leaves_out_nulls:
         return False
+    if source.about.leaves_out_nulls == "with the key alone":
+        return not source.options.key_is_full
     if source.options.left_out is not None:
         return source.options.left_out == "null"
     return False if sends_nulls(lake, source) else None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ingest.change import Options
 from ingest.config.model import TableRule
 from ingest.gold.steps import steps_of
 from ingest.lake import rejects
@@ -19,6 +21,8 @@ from tests.written_lake import commit
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from ingest.config import Pipeline
 
 DROPPED, LEFT_OUT = {"vanished_columns": "note"}, {"partial_rows": "note"}
 
@@ -166,6 +170,29 @@ def test_updates_with_the_key_alone_name_the_option(tmp_path: Path, dialect: str
     assert bool(said) == bool(told)
     assert all(said in text for text in told)
     assert ("key_is_full" in said) == bool(mine.result.failures), "NULLs that are wrong are no warning"
+
+
+@pytest.mark.parametrize("key_is_full", [True, False])
+def test_a_writer_that_sends_the_key_alone_leaves_nulls_out(tmp_path: Path, key_is_full: bool) -> None:
+    """Quest's own SharePlex leaves out a new row's NULLs: each batch of rows with a NULL was called one without the column."""
+
+    class Quest(Shops):
+        @property
+        def pipeline(self) -> Pipeline:
+            made = super().pipeline
+            options = Options(key_is_full=key_is_full)
+            return replace(made, sources=(replace(made.sources[0], options=options),))
+
+    mine = Quest(
+        tmp_path, TableRule(match="*", keys=("ID",)), dialect="dts-shareplex", stages=(*STAGES, "quality")
+    )
+    for place, row in enumerate([{"ID": "1", "N": "a"}, {"ID": "2"}], start=1):
+        mine.lines = [shareplex("ins", row, None, place)]
+        mine.number += 1
+        assert ("done", "") == mine.run()
+    assert mine.result is not None
+    told = [text for text in mine.result.warnings if "came without N" in text]
+    assert key_is_full == bool(told)
 
 
 STAGES = ("bronze", "silver", "gold")
