@@ -103,7 +103,7 @@ def test_every_pattern_is_found() -> None:
 )
 def test_slow_patterns_are_found(pattern: str | bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test above would pass whatever it is given."""
-    monkeypatch.setattr(growth, "ENDLESS", 1.0)
-    monkeypatch.setattr(growth, "SECONDS", 0.5)
+    monkeypatch.setattr(growth, "ENDLESS", 0.4)
+    monkeypatch.setattr(growth, "SECONDS", 0.2)
     with pytest.raises(growth.Slow):
         growth.check(re.compile(pattern), ("finditer",))

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ingest.change import TableId
 from ingest.config import load
 from ingest.gold.steps import steps_of
 from ingest.lake import mirrors, rejects
@@ -30,7 +29,6 @@ engine: auto
 sources:
   - {name: s, kind: files, format: debezium, path: './in-*.jsonl', settle: 0s}
 """
-BOX = TableId("yard", None, "box")
 
 
 def event(at: int, *, snapshot: bool = False, **members: Any) -> str:
