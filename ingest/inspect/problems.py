@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from ingest.catalog import registrations
 from ingest.change import TableId
@@ -257,21 +257,11 @@ def merged(
     by_subject = {
         problem.subject: problem for problem in state if _COVERED.get(problem.subject) not in covered
     }
-    stuck = {problem.mirror for problem in state if problem.mirror}
-    texts = {problem.text for problem in state}
-    rebuilds = {
-        problem.mirror
-        for problem in state
-        if problem.command == command("rebuild", facts.file, problem.mirror)
-    }
+    said = _Said.by(state, facts.file)
     alarms, is_listed = 0, False  # an alarm of the last run, as a problem of the state
     for complaint in complaints:
         # an age is as of now (see below), and a mirror of the state says itself what the run's alarm does
-        is_said = (
-            complaint.about in stuck
-            or complaint.text in texts
-            or (complaint.check == "readable" and complaint.subject in rebuilds)
-        )
+        is_said = said.has(complaint)
         is_listed |= is_said
         if complaint.title == _OLD or is_said:
             continue
@@ -283,6 +273,26 @@ def merged(
         text, typed = KINDS["last_run"].title, command("run", facts.file)
         by_subject[LAST_RUN] = Problem(LAST_RUN, ERROR, text, typed, kind="last_run")
     return sorted(by_subject.values(), key=lambda problem: problem.severity)
+
+
+class _Said(NamedTuple):
+    """What the problems of the state say already: of which mirrors, in which words, and which mirrors a rebuild repairs."""
+
+    mirrors: frozenset[str]
+    texts: frozenset[str]
+    rebuilt: frozenset[str]
+
+    @classmethod
+    def by(cls, state: Collection[Problem], file: str) -> _Said:
+        """What these problems say; ``file`` is the pipeline file, as their commands name it."""
+        rebuilt = (each.mirror for each in state if each.command == command("rebuild", file, each.mirror))
+        texts = frozenset(problem.text for problem in state)
+        return cls(frozenset(problem.mirror for problem in state) - {""}, texts - {""}, frozenset(rebuilt))
+
+    def has(self, complaint: report.Complaint) -> bool:
+        """True if a complaint, perhaps an alarm of the last run, is one of them."""
+        is_damage = complaint.check == "readable" and complaint.subject in self.rebuilt
+        return complaint.about in self.mirrors or complaint.text in self.texts or is_damage
 
 
 def over(facts: Facts, logged: Iterable[Listed]) -> set[str]:
