@@ -81,7 +81,8 @@ class _LostReads(NamedTuple):
 def _lost_reads(ordered: OrderedLane) -> _LostReads:
     """The rows read in new batches that differ from a change of their key which arrived before but is ordered after them.
 
-    A row is right if the stream says the same somewhere after its place: it was read from what the stream had changed.
+    A row is right if the stream says the same somewhere after its place: it was read from what the stream had changed. One
+    that says the same at the same place as before is that one, sent again.
     What a snapshot of the source itself reads has a place that was chosen before the changes that beat it.
 
     Rows of PostgreSQL's snapshots come before all changes, whatever their positions are, so those of a second one lose even
@@ -94,7 +95,9 @@ def _lost_reads(ordered: OrderedLane) -> _LostReads:
         f"""WITH rows AS (SELECT batch, op, order_key, topic, "partition" AS part, "offset", coalesce(after, '') AS after,
             [{ordered.cells("after", "before")}] AS k FROM {{changes.change}} WHERE op <> 'truncate' AND {ordered.where}),
         news AS (SELECT k, max(struct_pack(order_key, after, batch, topic, part, "offset")) AS last FROM rows
-            WHERE op = 'read' AND batch > {ordered.since} AND NOT {read_sql()} GROUP BY k),
+            WHERE op = 'read' AND batch > {ordered.since} AND NOT {read_sql()} AND NOT EXISTS (SELECT 1 FROM rows AS o
+                WHERE o.op = 'read' AND o.batch <= {ordered.since} AND o.k = rows.k AND o.after = rows.after
+                AND {place_sql("o.order_key")} = {place_sql("rows.order_key")}) GROUP BY k),
         later AS (SELECT n.k, n.last AS read, r.batch, r.order_key, r.after, {_is_newer("n.last", "r")} AS is_newer,
             {_is_before("r", "n.last")} AS is_before FROM news AS n JOIN rows AS r ON n.k = r.k
             AND r.order_key > n.last.order_key AND r.order_key > {duck.text(lane.order_low)}),

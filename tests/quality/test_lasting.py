@@ -316,6 +316,21 @@ def test_what_is_sent_again_does_not_raise_the_doubt(tmp_path: Path) -> None:
     assert "old_positions" in kinds
 
 
+def test_a_loaded_row_that_is_sent_again_at_its_place_has_lost_nothing(tmp_path: Path) -> None:
+    """A capture that went back into its load was told to let the old rows win."""
+    shops = Shops(tmp_path, TableRule(match="shop_1.item"), stages=STAGES)
+    shops.say(1, "INIT", 1, "a", at=100).say(1, "UPDATE", 1, "b", at=200)
+    again = shops.lines[:1]
+    shops.run()
+    shops.number, shops.lines = 400, again
+    shops.run()
+    assert [] == status.status(LakeReader(shops.pipeline))["causes"]
+    shops.say(1, "INIT", 1, "z", at=150).run()
+    assert "re_reads_ignored" in [
+        each["kind"] for each in status.status(LakeReader(shops.pipeline))["causes"]
+    ]
+
+
 @pytest.mark.e2e
 @pytest.mark.spark
 def test_spark_names_the_rows_of_old_positions_as_duckdb_does(
