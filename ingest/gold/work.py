@@ -272,9 +272,9 @@ def stated(pipeline: Pipeline, books: Books, statements: Iterable[Statement]) ->
 def _line(row: Row) -> Line:
     row.pop("applied", None)
     row["keys"] = list_in(row["keys"])
-    for name in ("columns", "lacks", "servers", "announced"):
+    for name in ("columns", "lacks", "servers"):
         row[name] = object_in(row.get(name))
-    row["announced"] = announcements(row["announced"])
+    row["announced"] = announcements(row.get("announced"))
     row.pop("layouts", None)  # the statements that they stand for are in the ledger
     row.pop("load_marks", None)  # gold folds what a load has, and only the checks look at what it lacks
     row["event_low"] = row["event_high"] = None  # gold never orders by a clock

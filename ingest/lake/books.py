@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Protocol, Self, TypeVar
 
+import msgspec
 import orjson
 
 from ingest import types
@@ -236,42 +237,32 @@ class Line:
     @classmethod
     def from_json(cls, text: str) -> Line:
         """Read a line back."""
-        members = orjson.loads(text)
-        names = {member.name for member in fields(cls)}
-        line = cls(**{name: value for name, value in members.items() if name in names})
-        line.announced = announcements(line.announced)
-        line.load_marks = load_marks(members.get("load_marks"))
-        line.layouts = layouts(members.get("layouts"))
-        return line
+        return _line_in.decode(text)
 
     def place(self) -> tuple[object, ...]:
         """The key of a line: lines with equal keys are merged."""
         return self.batch, self.source, self.topic, self.partition, *self.table_id, self.replayed_in
 
 
-def announcements(by_column: Mapping[str, Any] | None) -> dict[str, Announcement]:
+_line_in = msgspec.json.Decoder(Line)
+_announced_in = msgspec.json.Decoder(dict[str, Announcement])
+_layouts_in = msgspec.json.Decoder(list[ColumnOrder])
+_load_marks_in = msgspec.json.Decoder(list[LoadMark])
+
+
+def announcements(text: str | None) -> dict[str, Announcement]:
     """`Line.announced` from its JSON."""
-    return {
-        name: Announcement(**{**each, "lists": tuple(map(_label_list, each.get("lists", ())))})
-        for name, each in (by_column or {}).items()
-    }
+    return _announced_in.decode(text or "{}")
 
 
-def _label_list(members: Mapping[str, Any]) -> LabelList:
-    return LabelList(**{**members, "labels": tuple(members["labels"])})
+def layouts(text: str | None) -> list[ColumnOrder]:
+    """`Line.layouts` from its JSON, NULL in rows of 0.1.0."""
+    return _layouts_in.decode(text or "[]")
 
 
-def layouts(rows: Iterable[Mapping[str, Any]] | None) -> list[ColumnOrder]:
-    """`Line.layouts` from its JSON."""
-    return [
-        ColumnOrder(tuple(each["columns"]), each["low"], each["high"], tuple(each["unchanged"]))
-        for each in rows or ()
-    ]
-
-
-def load_marks(rows: Iterable[Mapping[str, Any]] | None) -> list[LoadMark]:
+def load_marks(text: str) -> list[LoadMark]:
     """`Line.load_marks` from its JSON."""
-    return [LoadMark(**mark) for mark in rows or ()]
+    return _load_marks_in.decode(text)
 
 
 WHOLE_OR_NOT = ("changes", "partials", "deletes", "truncates")
@@ -288,8 +279,8 @@ def summed(row: Mapping[str, Any]) -> Line:
         keys=list_in(row.get("keys")),
     )  # fmt: skip
     line.columns, line.lacks = (object_in(row[name]) for name in ("columns", "lacks"))
-    line.announced = announcements(object_in(row.get("announced")))
-    line.layouts = layouts(list_in(row.get("layouts")))
+    line.announced = announcements(row.get("announced"))
+    line.layouts = layouts(row.get("layouts"))
     line.whole = [row["low"], row["high"]] if changes > sum(others) and row["low"] else []
     return line
 

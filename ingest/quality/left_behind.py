@@ -7,7 +7,6 @@ again by itself. So the mirror lacks them until a load has brought them, or the 
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Iterable, Iterator, Sequence
 
 from ingest.change import LaneId, TableId
@@ -109,7 +108,7 @@ def _is_over(
         f"SELECT load_marks FROM {{books}} WHERE {of_lane} AND batch > {statement.batch} AND {IS_LOAD_MARKED}"
     )
     return bool(lake.ask(ended)) or any(
-        mark.ends for line in lake.ask(lines) for mark in load_marks(json.loads(line["load_marks"]))
+        mark.ends for line in lake.ask(lines) for mark in load_marks(line["load_marks"])
     )
 
 

@@ -6,7 +6,6 @@ and after its rows (Maxwell's bootstraps), which the books keep.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -345,7 +344,7 @@ def _marks(ordered: OrderedLane) -> list[_PlacedMark]:
     return [
         _PlacedMark(line["batch"], line["topic"], line["part"], mark)
         for line in lines
-        for mark in load_marks(json.loads(line["load_marks"]))
+        for mark in load_marks(line["load_marks"])
     ]
 
 
