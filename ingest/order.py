@@ -348,11 +348,6 @@ def arrival_sql() -> str:
     return f"substr({place}, 2 + {_mark_sql(place, '1')})"
 
 
-def row_sql() -> str:
-    """SQL for the number of a change in its message, in the column ``order_key``, in its written form."""
-    return f"split_part(order_key, '{_END}', 3)"
-
-
 def stream_sql(order_key: str) -> str:
     """SQL for the part of an order key after epoch and phase: its place in the stream, also if its row was loaded."""
     return f"substr({order_key}, {_head_sql(order_key)} + 1)"

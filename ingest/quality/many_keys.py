@@ -27,7 +27,7 @@ from ingest.lake.lake import Lake
 from ingest.lake.names import quoted
 from ingest.lake.schemas import CHANGES
 from ingest.lake.tables import duck_types, filled, scan
-from ingest.order import place_sql, row_sql
+from ingest.order import place_sql
 from ingest.quality.arrow_rows import key_text
 from ingest.quality.catalogue import FAILING_KEYS
 from ingest.quality.key_sides import Side, SideLane
@@ -421,7 +421,7 @@ def _events(cells: str, side: Side) -> str:
     """Each change under the hash of its key and of the key that its row had before."""
     return f"""SELECT m, {_hash("k", side)} AS h, {_hash("p", side)} AS was, order_key, op = 'delete' AS gone,
         {_whole(side)} AS whole,
-        hash(coalesce({place_sql("order_key")}, order_key), {row_sql()}) AS place,
+        hash(coalesce({place_sql("order_key")}, order_key)) AS place,
         hash(batch, topic, "partition", "offset") AS message, hash(op, hash(before), hash(after)) AS content,
         op = 'insert' AS comes, CASE WHEN "transaction" NOT IN {NO_TRANSACTION} THEN "transaction" END AS "transaction",
         hash(before) AS said, hash(after) AS sent
@@ -457,8 +457,7 @@ _ALONE = f"CREATE TEMP TABLE states AS WITH {_SEATS} {_OF_ONE}"
 # and what leaves a key in a transaction that began in an earlier batch.
 # A key that no row has left has none to ask for (`left_keys`): a first load sorts nothing. Nor does it put together the changes
 # of a key that has only one (`several`): most of its keys.
-# Changes of one place that all take the row away are no tie, such as the two messages of a changed key. Rows of one message are
-# at places of their own: each comes again by itself.
+# Changes of one place that all take the row away are no tie, such as the two messages of a changed key.
 # Order keys are no prefixes of each other, so the order of these texts is that of (order key, half, deleted).
 _STATES = f"""CREATE TEMP TABLE states AS
 WITH {_SEATS},

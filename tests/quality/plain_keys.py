@@ -13,7 +13,7 @@ from ingest.lake import duck
 from ingest.lake.cleared import Cleared
 from ingest.lake.lake import Lake
 from ingest.lake.stamps import change_of
-from ingest.order import is_weak, order_of, same_place
+from ingest.order import is_weak, same_place
 from ingest.quality import many_keys
 from ingest.quality.arrow_rows import mirror_rows
 from ingest.quality.cell_diff import key_of_row
@@ -44,8 +44,7 @@ class KeyState:
         """Add one change; with `half` 0 the row leaves this key for another."""
         self.last = max(self.last, (row["order_key"], half, gone))
         self.whole |= row["op"] != Op.UPDATE or not row["partial"] or shows_all
-        key = row["order_key"]
-        place = key if is_weak(key) else f"{same_place(key)} {order_of(key).row}"
+        place = row["order_key"] if is_weak(row["order_key"]) else same_place(row["order_key"])
         message = tuple(row[name] for name in ("batch", "topic", "partition", "offset"))
         content = tuple(row[name] for name in ("op", "before", "after"))
         self.places.setdefault(place, []).append((message, content, gone))

@@ -113,33 +113,6 @@ def test_keys_of_each_type_are_counted_alike(kind: str, tmp_path: Path) -> None:
         assert [1, 1] == [found["ambiguities"], found["duplicates"]]
 
 
-def test_rows_of_a_message_that_comes_again_are_no_tie(tmp_path: Path) -> None:
-    """One statement moves each key to the next one: a key is left and taken at one place, by different rows of one message."""
-    story = _Story(tmp_path, "bigint")
-    first, second, third = KEYS["bigint"][:3]
-    story.say("INSERT", first)
-    story.say("INSERT", second)
-    story.run()
-    moves = {
-        "data": [{"id": third, "n": "0"}, {"id": second, "n": "0"}],
-        "old": [{"id": second}, {"id": first}],
-    }
-    for _ in range(2):
-        story.depot.say(
-            5_000,
-            isDdl=False,
-            type="UPDATE",
-            mysqlType={"id": "bigint", "n": "int"},
-            pkNames=story.keys,
-            sql="",
-            **moves,
-        )
-        story.run()
-    found = story.alike(0)
-    assert [2, 0] == [found[name] for name in ("rows", "ambiguities")]
-    assert found["duplicates"]
-
-
 def test_a_key_that_changes_by_two_messages_is_no_tie(tmp_path: Path) -> None:
     """Debezium sends a changed key as a delete and an insert of one place; each would be a false alarm."""
     story = _Story(tmp_path, "bigint")
