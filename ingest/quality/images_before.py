@@ -504,13 +504,13 @@ class ProvenLane:
     def _images(self) -> list[tuple[str, bool]]:
         """The updates from which on others of the table have an image before, or none, each by its place."""
         rows = self.lake.ask(
-            f"""SELECT order_key, told FROM (
-                SELECT order_key, told, lag(told) OVER (ORDER BY order_key) AS before FROM (
-                    SELECT order_key, before IS NOT NULL AS told FROM {{changes.change}}
+            f"""SELECT order_key, has_image FROM (
+                SELECT order_key, has_image, lag(has_image) OVER (ORDER BY order_key) AS had_image FROM (
+                    SELECT order_key, before IS NOT NULL AS has_image FROM {{changes.change}}
                     WHERE {self.lane.where} AND op = 'update'))
-            WHERE told IS DISTINCT FROM before ORDER BY order_key"""
+            WHERE has_image IS DISTINCT FROM had_image ORDER BY order_key"""
         )
-        return [(row["order_key"], row["told"]) for row in rows]
+        return [(row["order_key"], row["has_image"]) for row in rows]
 
     @property
     def was_emptied(self) -> bool:

@@ -69,10 +69,10 @@ class Topic(WrittenLake):
         return int(metric.observed), metric.detail
 
 
-def wrapped(key: int, op: str, pos: int, partition: int = 0) -> Sent:
-    """A row with its position in the binary log."""
+def wrapped(key: int, op: str, pos: int, partition: int = 0, word: str = "") -> Sent:
+    """A row with its position in the binary log, at which its word was written unless another one is given."""
     source = {"connector": "mysql", "db": "shop", "table": "t", "file": "log.000001", "pos": pos, "row": 0}
-    row = {"id": key, "word": f"at {pos}"}
+    row = {"id": key, "word": word or f"at {pos}"}
     images = {"before": row, "after": None} if op == "d" else {"before": None, "after": row}
     return key, partition, json.dumps({**images, "op": op, "source": source}).encode()
 
@@ -169,7 +169,9 @@ def line(sent: Sent) -> str:
     ("lines", "lost"),
     [
         pytest.param(
-            [wrapped(1, "c", 10), wrapped(2, "c", 11), wrapped(1, "d", 12), null(1)], 0, id="wrapped"
+            [wrapped(1, "c", 10), wrapped(2, "c", 11), wrapped(1, "d", 12, word="at 10"), null(1)],
+            0,
+            id="wrapped",
         ),
         pytest.param([flat(1), flat(2), null(1)], 1, id="flattened"),
     ],
