@@ -546,7 +546,7 @@ def _record(lake: Lake, warm: Warm, result: Result) -> bool:
     failures = frozenset(
         failure.text for failure in result.failed if not (failure.is_check or failure.of_batch)
     )
-    is_whole = set(STAGES) <= result.stages.keys() and not result.stopped
+    is_whole = set(STAGES) <= result.stages.keys() and not (result.stopped or lake.select)
     if result.batch is None and is_whole and warm.recorded < (landed := last_batch(lake)):
         # the run that landed it did not come to its end, and left this one perhaps nothing to do
         result.batch, warm.recorded = completed.unrecorded(lake), landed

@@ -236,24 +236,18 @@ def _old_key(encoding: Encoding, message: Message, hints: Hints, declared: Table
 def _told_before(
     op: Op, images: Images, keys: Collection[str], plan: ConnectPlan, source: Image
 ) -> Image | None:
-    """The image before as far as PostgreSQL's log has it: where that has no more than the key, the key of a delete, and none of
-    an update that keeps its key.
+    """The image before; none of PostgreSQL's before an update that says no more than the key, which has not changed.
 
-    By ``REPLICA IDENTITY DEFAULT`` the log has the key of a delete, and the old key of an update that writes it in other bytes
-    (1.0 as 1.00). The connector fills all other columns: with NULL, or, of one that must not be NULL, with its type's zero, and
-    the converter writes a column's default for NULL.
+    By ``REPLICA IDENTITY DEFAULT`` the log has the old key of an update that writes it in other bytes (1.0 as 1.00), and the
+    connector fills all other columns: with NULL, or, of one that must not be NULL, with its default or its type's zero.
     """
     before, after = images
-    if not before or not keys or "lsn" not in source or any(name not in before for name in keys):
+    if op is not UPDATE or not before or not after or not keys or "lsn" not in source:
+        return before
+    if any(name not in before or before[name] != after.get(name) for name in keys):
         return before
     others = ((name, text) for name, text in before.items() if name not in keys)
-    if op not in (UPDATE, DELETE) or not all(
-        _is_filler(text, plan.schema.get(name)) for name, text in others
-    ):
-        return before
-    if op is DELETE:
-        return {name: before[name] for name in keys}
-    return before if any(before[name] != (after or {}).get(name) for name in keys) else None
+    return None if all(_is_filler(text, plan.schema.get(name)) for name, text in others) else before
 
 
 def _schema(plan: ConnectPlan, source: Image) -> Mapping[str, ColumnSchema]:
@@ -264,12 +258,13 @@ def _schema(plan: ConnectPlan, source: Image) -> Mapping[str, ColumnSchema]:
 
 
 def _is_filler(text: str | None, column: ColumnSchema | None) -> bool:
-    """True of what is written in a column of which the log has no value: NULL, its default, or a zero unless it may be NULL."""
-    if text is None or (column is not None and column.default == text):
+    """True of what is written in a column of which the log has no value: NULL, unless it must not be NULL."""
+    if text is None:
         return True
     if column is not None and column.nullable:
         return False
-    return text in _ZEROS or connect.is_placeholder(text) or text.strip("0.:") in ("", "Z")
+    is_default = column is not None and column.default == text
+    return is_default or text in _ZEROS or connect.is_placeholder(text) or text.strip("0.:") in ("", "Z")
 
 
 _ZEROS = frozenset(("false", "[]", "{}", "PT0S", "P0Y0M0DT0H0M0S"))

@@ -416,50 +416,6 @@ def test_a_delete_has_only_its_key_again_once_the_replica_identity_is_the_defaul
     assert {("text", None, "a"), ("size", "8", "7")} == {*differing(compared.proof)}
 
 
-DATE, STAMP = "io.debezium.time.Date", "io.debezium.time.MicroTimestamp"
-ZONED = "io.debezium.time.ZonedTimestamp"
-
-
-@pytest.mark.one_of(2, "kind")
-@pytest.mark.parametrize(
-    ("kind", "had", "fills"),
-    [
-        ({"type": "boolean"}, True, False),
-        ({"type": "int32", "name": DATE}, 19000, 0),
-        ({"type": "int64", "name": STAMP}, 1718000000000000, 0),
-        ({"type": "string", "name": ZONED}, "2024-06-10T06:13:20Z", "1970-01-01T00:00:00Z"),
-        ({"type": "string", "default": "new"}, "q", "new"),
-        ({"type": "string", "default": "new", "optional": True}, "q", "new"),
-    ],
-    ids=["boolean", "date", "datetime", "timestamp", "default", "nullable default"],
-)
-def test_what_fills_a_delete_after_the_replica_identity_became_the_default_is_no_evidence(
-    tmp_path: Path, kind: dict[str, Any], had: object, fills: object
-) -> None:
-    """The message's schema tells it from a row: each such delete was a false alarm."""
-    shops = shop(tmp_path, "debezium", TableRule(match="*item", keys=("id",)))
-    columns = [{"type": "int32", "field": "id"}, {"type": "string", "field": "text", "optional": True}]
-    row = {"type": "struct", "optional": True, "fields": [*columns, {"field": "x", **kind}]}
-    images = [{**row, "field": name} for name in ("before", "after")]
-
-    def say(op: str, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
-        postgres(shops, op, before, after)
-        schema = {"type": "struct", "fields": images}
-        shops.lines[-1] = json.dumps({"schema": schema, "payload": json.loads(shops.lines[-1])})
-
-    for key in (1, 2, 3):
-        say("c", None, {"id": key, "text": "a", "x": had})
-    say("u", {"id": 1, "text": "a", "x": had}, {"id": 1, "text": "b", "x": had})
-    say("d", {"id": 1, "text": None, "x": fills}, None)
-    assert "done" == shops.run()[0]
-    say("d", {"id": 2, "text": None, "x": fills}, None)
-    say("d", {"id": 3, "text": "lost before", "x": had}, None)
-    assert "done" == shops.run()[0]
-    for since in (0, 1):
-        [compared] = shops.compared(since).values()
-        assert [("text", "lost before", "a")] == differing(compared.proof)
-
-
 @pytest.mark.one_of(2, "updates", "batches")
 @pytest.mark.parametrize("updates", [False, True])
 @pytest.mark.parametrize("batches", [1, 2])
