@@ -192,7 +192,11 @@ SECTIONS = (
             ),
             "where": Key("\"region = 'EU'\"", "The mirror holds every row ([docs/shaping.md](shaping.md))."),
             "mask": Key("{phone: last4, name: null}", "Values are kept as they were sent."),
-            "no_key": Key("full_row", "A table without a key is held."),
+            "no_key": Key(
+                "full_row",
+                "A table without a key is held. `full_row` finds updated and deleted rows by all of their values; `append` keeps "
+                "every row that came, as a log does, also those that are updated or deleted.",
+            ),
             "on_schema_change": Key(
                 "evolve",
                 "Columns are added and widened; none is dropped, unless its name comes again in another letter case.",

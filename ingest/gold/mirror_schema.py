@@ -506,8 +506,10 @@ def _keys(job: Job, mirror: Mirror, lanes: Mapping[LaneId, tuple[Era, ...]]) -> 
         return before
     keys = tuple(key for key in keys if key not in shard) + shard if keys else ()
     if not keys and job.rule.no_key == "hold" and (before or (job.has_changes and not mirror.columns)):
-        what, way = ("has no primary key any more", "full_row") if before else ("has no key", "append")
-        raise HeldError(f"{job.table} {what}: write `keys: [...]` or `no_key: {way}` into its tables: entry.")
+        what = "has no primary key any more" if before else "has no key"
+        raise HeldError(
+            f"{job.table} {what}: write `keys: [...]` or `no_key: full_row` into its tables: entry."
+        )
     return before if set(keys) == set(before) else keys
 
 

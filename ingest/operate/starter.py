@@ -36,7 +36,7 @@ lake: {lake}             # a folder, relative to this file, or a URI
 #     on_schema_change: {policy}   # {policies}
 #     history: true            # every state of each row, in a table of its own
 #   - match: log.lines
-#     no_key: append           # or full_row: for tables without a key
+#     no_key: full_row         # for tables without a key; append keeps rows that are updated or deleted, too
 #     into: log.all_lines      # the mirror's name, if not the table's own
 #   - match: "*.tmp_*"
 #     exclude: true

@@ -150,7 +150,7 @@ def _spoil(tables: list[f.TableFact]) -> None:
     held.batches[0].state, held.batches[0].version = "held", None
     held.batches[
         0
-    ].message = "hub.courier has no key: write `keys: [...]` or `no_key: append` into its tables: entry."
+    ].message = "hub.courier has no key: write `keys: [...]` or `no_key: full_row` into its tables: entry."
     held.checks = []
 
 

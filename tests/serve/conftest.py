@@ -24,7 +24,7 @@ from tests.timing import PATIENCE
 from tests.written_lake import WrittenLake
 
 HOST = "127.0.0.1:8765"
-KEYLESS = "depot.box has no key: write `keys: [...]` or `no_key: append` into its tables: entry."
+KEYLESS = "depot.box has no key: write `keys: [...]` or `no_key: full_row` into its tables: entry."
 
 
 def slice_of(n: int, *, broken: bool = True) -> list[str]:

@@ -76,7 +76,7 @@ def test_every_page_is_whole_and_loads_only_from_here(client: Client, page: str)
         ("fleet", ["needs attention now", "1 held", "depot.box has no key", "ingest retry", "2 rows are missing|1 check failed"]),
         ("pipeline", ["depot.box is held", "depot.shelf0", "bronze", "row changes", "messages could not be decoded"]),
         ("table", ["No row is missing|2 rows are missing", "ADD COLUMN more", "id", "Last batches", "int64"]),
-        ("held table", ["Held", "no_key: append"]),
+        ("held table", ["Held", "no_key: full_row"]),
         ("row", ["new 2", "old 3", "insert carries the row", "The mirror's row is what its messages say"]),
         ("no row", ["No message has named this key"]),
         ("rejects", ["2 rejects wait", "bad-json", "ingest replay"]),
