@@ -77,6 +77,7 @@ class About:
         placed_loads: True where rows of a full load come before all changes although they name a position.
         sets_as_lists: True where a SET comes as a list of its labels, as does a list in a JSON column.
         by_keys: operations that are decoded otherwise by another key of the pipeline file, beyond the names of its columns.
+        by_keys_in_schemas: further ones, of tables that have a schema.
         members: names of members beside a row's columns: one that the pipeline file names as a column is one.
         shared_reads: True where rows of a snapshot carry the log's position when it was taken, which they all share.
     """
@@ -110,6 +111,7 @@ class About:
     placed_loads: bool = False
     sets_as_lists: bool = False
     by_keys: tuple[str, ...] = ()
+    by_keys_in_schemas: tuple[str, ...] = ()
     members: frozenset[str] = frozenset()
     shared_reads: bool = False
     before: ImagesBefore = WHOLE

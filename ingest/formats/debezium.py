@@ -101,6 +101,7 @@ ABOUT = About(
         "order_by": "sequence",
     },
     bytes_as="base64",
+    by_keys_in_schemas=(Op.UPDATE,),
     members=debezium_events.FLAT_METADATA,
     before=ImagesBefore(key_deletes=True),
 )

@@ -63,7 +63,7 @@ ABOUT = About(
     order_by="arrival",
     bytes_as="hex",
     leaves_out_nulls="by default",
-    by_keys=(Op.DELETE,),
+    by_keys=(Op.UPDATE, Op.DELETE),
     before=ImagesBefore(clocks_messages=True),
 )
 

@@ -49,6 +49,7 @@ ABOUT = About(
     options={"order_by": "sequence"},
     framing="length",
     binary=True,
+    by_keys=(Op.UPDATE,),
     before=ImagesBefore(hides_large=True, renumbers=True),
 )
 

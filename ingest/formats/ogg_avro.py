@@ -37,6 +37,7 @@ from ingest.formats.ogg import AFTER, ALWAYS, BEFORE, KEY_MEMBERS, MISSING, TEXT
 
 ABOUT: About = replaced(
     ogg.ABOUT,
+    by_keys=(Op.UPDATE,),
     title="Oracle GoldenGate Avro with a schema registry, or with its schemas' files",
     document="Oracle GoldenGate for Big Data, Using the Kafka Connect Handler; Using the Kafka Handler; Using the Pluggable Formatters: Avro",
     keys="primary_keys, if they are included",

@@ -51,6 +51,7 @@ ABOUT = About(
         "order_by": "sequence",
     },
     bytes_as="base16",
+    by_keys=(Op.UPDATE,),
     before=ImagesBefore(hides_large=True, renumbers=True),
 )
 

@@ -52,7 +52,7 @@ ABOUT = About(
         "binary": "the encoding of bytes (default iso8859-1)",
     },
     bytes_as="iso8859-1",
-    by_keys=(Op.UPDATE,),
+    by_keys=(Op.UPDATE, Op.DELETE),  # an update of the key is split into a DELETE and an INSERT
     before=ImagesBefore(changed_only=True),
 )
 

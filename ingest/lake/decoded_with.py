@@ -40,6 +40,8 @@ DECODING = "decoding"
 _MASKS = "masks"
 _OTHER_MASKS = "mask: of its tables, or mask_secret:"
 _SHOWN = 3  # differences
+_TIMES = {"datetime", "timestamp", "time"}
+_SIGNED = {"int8", "int16", "int32", "int64"}  # types of the same texts: not those of bits or without a sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +232,7 @@ class _Batches(NamedTuple):
         left_out: those of messages that were left out, if there are any.
         types: the columns of its rows, each with the logical types by which its cells were read.
         operations: of its changes, as far as `ingest.formats.About.by_keys` names them.
-        unfit: the columns with cells that did not fit their type in some mirror.
+        unfit: its columns with cells that did not fit their type.
     """
 
     seen: tuple[int, int]
@@ -242,14 +244,14 @@ class _Batches(NamedTuple):
 
 def _decoded(lake: Tables, source: str, first: int, last: int) -> dict[TableId, _Batches]:
     """In which of these batches messages of each table of a source were decoded, and not by a replay in a later one."""
-    unfit = rejects.columns_unfit(lake)
+    unfit = rejects.columns_unfit_by_table(lake)
     return {
         TableId.of(row): _Batches(
             (row["low"], row["high"]),
             None if row["out_low"] is None else (row["out_low"], row["out_high"]),
             _types(row["listed"] or ()),
             frozenset(op for op in (Op.UPDATE, Op.DELETE) if row[op]),
-            unfit,
+            unfit.get(TableId.of(row), frozenset()),
         )
         for row in lake.ask(
             f"""SELECT "database", "schema", "table", min(batch) AS low, max(batch) AS high,
@@ -307,7 +309,7 @@ def _differences(
     if not table.table:
         return
     was, is_now = (_rule_of(settings["tables"], table) for settings in (then, now))
-    if _is_other_key(was.get("keys") or [], is_now.get("keys") or [], about, batches):
+    if _is_other_key(was.get("keys") or [], is_now.get("keys") or [], about, table, batches):
         yield _rule_word("keys", table)
     if _are_other_types(was.get("columns") or {}, is_now.get("columns") or {}, about, batches):
         yield _rule_word("columns", table)
@@ -315,14 +317,17 @@ def _differences(
         yield _OTHER_MASKS
 
 
-def _is_other_key(was: list[str], is_now: list[str], about: About, batches: _Batches) -> bool:
-    """True if changes would be others by another key: to most of them it only gives the names of its columns, which a fold
-    takes from the pipeline file.
+def _is_other_key(was: list[str], is_now: list[str], about: About, table: TableId, batches: _Batches) -> bool:
+    """True if changes would be others by another key: to most of them a first one only gives the names of its columns, which
+    a fold takes from the pipeline file; one that is replaced or removed has told rows apart.
     """
     if was == is_now:
         return False
+    if was and batches.types.keys() >= set(was):
+        return True  # a key that no row has holds its table
     is_hidden = any(name in about.members and name not in batches.types for name in is_now)
-    return is_hidden or not batches.operations.isdisjoint(about.by_keys)
+    by_keys = about.by_keys + (about.by_keys_in_schemas if table.schema else ())
+    return is_hidden or not batches.operations.isdisjoint(by_keys)
 
 
 def _are_other_types(
@@ -335,18 +340,24 @@ def _are_other_types(
         if name not in batches.types:
             if name in about.members:
                 return True
-        elif any(
-            then != is_now.get(name)
-            and (name in batches.unfit or not _are_same_texts(then, is_now.get(name)))
-            for then in batches.types[name]
+        elif not all(
+            (then == is_now.get(name) or name not in batches.unfit)
+            and _are_same_texts(then, is_now.get(name), about, is_told=name in was)
+            for then in ([was[name]] if name in was else batches.types[name])
         ):
             return True
     return False
 
 
-def _are_same_texts(then: str, now: str | None) -> bool:
-    """True if cells are the same texts by both types: whole numbers are, whatever their width."""
-    return now is not None and types.family(then) == types.family(now) == "integer"
+def _are_same_texts(then: str, now: str | None, about: About, *, is_told: bool) -> bool:
+    """True if cells are the same texts by both types: signed whole numbers are, whatever their width.
+
+    Unless a rule had told the earlier type, it has lost the digits of a second, by which some formats count bare numbers.
+    """
+    if now is None or {then, now} <= _SIGNED:
+        return now is not None
+    is_counted = "time_units" in about.options and types.base(now) in _TIMES
+    return then == now and (is_told or not is_counted)
 
 
 def _rule_word(key: str, table: TableId) -> str:

@@ -91,13 +91,20 @@ def open_sql(lake: Tables, of: str = "{rejects}") -> str:
     )
 
 
-def columns_unfit(lake: Tables, mirror: Mirror | None = None) -> frozenset[str]:
-    """The columns of a mirror, or of any, with cells that did not fit when they were folded, dismissed or not."""
+def columns_unfit(lake: Tables, mirror: Mirror) -> frozenset[str]:
+    """The columns of a mirror with cells that did not fit when they were folded, dismissed or not."""
+    return columns_unfit_by_table(lake).get(mirror.table, frozenset())
+
+
+def columns_unfit_by_table(lake: Tables) -> dict[TableId, frozenset[str]]:
+    """The columns of each source table with cells that did not fit when they were folded, dismissed or not."""
     if not lake.exists(REJECTS.name):
-        return frozenset()
-    of_mirror = f" AND {duck.of_table(mirror.table)}" if mirror else ""
-    rows = lake.ask(f"""SELECT DISTINCT "column" AS name FROM {{rejects}} WHERE kind = 'cell'{of_mirror}""")
-    return frozenset(row["name"] for row in rows)
+        return {}
+    rows = lake.ask(
+        """SELECT "database", "schema", "table", list(DISTINCT "column") AS names
+        FROM {rejects} WHERE kind = 'cell' GROUP BY ALL"""
+    )
+    return {TableId.of(row): frozenset(row["names"]) for row in rows}
 
 
 def refused_sql(lake: Tables) -> str:

@@ -10,6 +10,7 @@ import pytest
 from ingest.change import TableId
 from ingest.config import load
 from ingest.config.model import TableRule
+from ingest.formats import load as load_format
 from ingest.lake import decoded_with, targets
 from ingest.lake.books import Line
 from ingest.lake.schemas import BOOKS, REJECTS
@@ -77,6 +78,9 @@ READ = Line(
     columns={"id": "int64", "word": "string", "tall": "int32"},
 )  # fmt: skip
 KEYS, TYPES = "keys: of depot.bins", "columns: of depot.bins"
+UNFIT = {
+    "kind": "cell", "database": "depot", "table": "bins", "column": "tall", "batch": 1, "reason": "does-not-fit",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -92,9 +96,16 @@ KEYS, TYPES = "keys: of depot.bins", "columns: of depot.bins"
         ("ogg", READ, "columns: {rowid: string}", [TYPES]),
         ("canal", READ, "columns: {rowid: string}", []),
         ("ticdc-canal", READ, "keys: [id]", [KEYS]),  # what leaves its key comes before what arrives
-        ("ticdc-canal", replace(READ, updates=0), "keys: [id]", []),
+        ("ticdc-canal", replace(READ, updates=0), "keys: [id]", [KEYS]),  # the halves of an update
+        ("ticdc-canal", replace(READ, updates=0, deletes=0), "keys: [id]", []),
+        ("oms-debezium", READ, "keys: [id]", [KEYS]),
+        ("obcloud-avro", READ, "keys: [id]", [KEYS]),
+        ("debezium", READ, "columns: {id: uint64}", [TYPES]),
         ("dms", READ, "keys: [id]", [KEYS]),  # of a deleted row no more than the key is known
-        ("dms", replace(READ, deletes=0), "keys: [id]", []),
+        ("dms", replace(READ, updates=0, deletes=0), "keys: [id]", []),
+        ("debezium", replace(READ, columns={"tall": "datetime"}), "columns: {tall: datetime}", [TYPES]),
+        ("canal", replace(READ, columns={"tall": "datetime"}), "columns: {tall: datetime}", []),
+        ("canal", replace(READ, columns={"tall": "bit"}), "columns: {tall: int64}", [TYPES]),
         ("canal", READ, "columns: {tall: int64}", []),
         ("canal", READ, "columns: {tall: string}", [TYPES]),
     ],
@@ -105,7 +116,7 @@ def test_a_rule_counts_where_the_changes_would_be_others(
     """A key that a complaint had asked for was called another setting for ever, although it changed nothing that was decoded."""
     made, reader = _read_as(tmp_path, form, line, rule)
     assert expected == [word for each in decoded_with.outdated(reader, 1) for word in each.differences]
-    made.product(REJECTS.name, [{"kind": "cell", "column": "tall", "batch": 1, "reason": "does-not-fit"}])
+    made.product(REJECTS.name, [UNFIT])
     if "int64" in rule:  # a wider type brings the cells back that did not fit
         reader = LakeReader(reader.pipeline)
         assert [TYPES] == [word for each in decoded_with.outdated(reader, 1) for word in each.differences]
@@ -183,3 +194,31 @@ def test_batches_without_rows_have_no_other_masks(tmp_path: Path) -> None:
     assert "" == decoded_with.mixed_masks(reader, 2)
     made.decide("decoding", "bins", masked)
     assert "word of depot.bins was masked with last4" in decoded_with.mixed_masks(LakeReader(pipeline), 2)
+
+
+def test_a_key_that_is_removed_is_another_setting(tmp_path: Path) -> None:
+    """The rows that the removed key had told apart were folded into others, and nothing said that decoded batches had it."""
+    made = WrittenLake(tmp_path)
+    then = replace(made.pipeline, tables=(TableRule("depot.bins", keys=("word",)),))
+    made.decide("decoding", "bins", decoded_with.settings_of(then, then.sources[0]))
+    made.take([change("INSERT", "bins", 1, ROW)])
+    assert [(1, 1, (KEYS,))] == _outdated(made, "")
+
+
+def test_cells_that_did_not_fit_in_another_table_do_not_count(tmp_path: Path) -> None:
+    """A column of the same name in another table made a wider type another setting."""
+    made, reader = _read_as(tmp_path, "canal", READ, "columns: {tall: int64}")
+
+    made.product(REJECTS.name, [UNFIT | {"table": "shelves"}])
+    assert [] == decoded_with.outdated(LakeReader(reader.pipeline), 1)
+
+
+@pytest.mark.parametrize(("schema", "expected"), [(None, False), ("public", True)])
+def test_a_first_key_of_debezium_counts_for_tables_with_a_schema(
+    schema: str | None, *, expected: bool
+) -> None:
+    """An image before of PostgreSQL that holds no more than the key was taken for a whole one."""
+    about, update = load_format("debezium").ABOUT, frozenset(["update"])
+    batches = decoded_with._Batches((1, 1), None, {"id": frozenset(["int64"])}, update, frozenset())
+    table = TableId("depot", schema, "bins")
+    assert expected == decoded_with._is_other_key([], ["id"], about, table, batches)
