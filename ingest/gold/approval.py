@@ -52,6 +52,11 @@ class Listed:
         asks = (policy.HELD, policy.NOTICED, policy.PARTLY)
         return self.verdict.state in asks and not self.statement.decided
 
+    @property
+    def holds(self) -> bool:
+        """True if the mirror is held until the operator decides."""
+        return self.verdict.state == policy.HELD and not self.statement.decided
+
     def described(self) -> dict[str, Any]:
         """The statement for JSON output."""
         statement = self.statement

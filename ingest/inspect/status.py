@@ -330,7 +330,7 @@ def problems_of(lake: Tables) -> list[Problem]:
 def _undecided(lake: Tables, logged: Iterable[Listed]) -> set[str]:
     """The mirrors that are paused, or that a statement holds until it is decided, with their tables of old states."""
     known, paused = known_mirrors.known(lake).values(), pauses.paused(lake)
-    waiting = {entry.mirror for entry in logged if entry.pending}
+    waiting = {entry.mirror for entry in logged if entry.holds}
     waiting |= {mirror.name for mirror in known if mirror.path in paused}
     return waiting | {
         histories.table_of(mirror).name for mirror in known if mirror.name in waiting and mirror.keys

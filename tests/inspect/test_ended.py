@@ -62,10 +62,15 @@ class Shed:
         assert code == bool(causes)
         return causes
 
+    def listed(self) -> list[dict[str, Any]]:
+        """The statements, as ``ingest ddl`` lists them."""
+        _, out = typed(shlex.join(["ingest", "ddl", str(self.file), "-o", "json"]))
+        listed: list[dict[str, Any]] = json.loads(out)
+        return listed
+
     def statements(self) -> list[str]:
         """The ids of the statements that wait."""
-        _, out = typed(shlex.join(["ingest", "ddl", str(self.file), "-o", "json"]))
-        return [entry["id"] for entry in json.loads(out) if entry["pending"]]
+        return [entry["id"] for entry in self.listed() if entry["pending"]]
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The mirror."""
@@ -220,6 +225,23 @@ def test_a_decided_statement_is_not_said_to_wait(tmp_path: Path, verb: str) -> N
     assert all("decided" in cause["text"] and f"`{command}`" in cause["text"] for cause in held)
     assert 0 == typed(command)[0]
     assert shed.is_quiet()
+
+
+def test_a_statement_that_holds_nothing_is_not_waited_for(tmp_path: Path) -> None:
+    """Beside one that was only noticed, the decided one was still said to wait."""
+    shed = Shed(tmp_path, "on_schema_change: evolve")
+    shed.send(tool(1, 1))
+    shed.type("run")
+    shed.send(
+        statement("tools", 2, "ALTER TABLE tools FROBNICATE"),
+        statement("tools", 3, "ALTER TABLE tools TRUNCATE PARTITION p0"),
+    )
+    shed.type("run")
+    [held] = [entry for entry in shed.listed() if entry["state"] == "held"]
+    assert "noticed" in {entry["state"] for entry in shed.listed()}
+    shed.type("ddl dismiss", held["id"], "--reason", "no rows were there")
+    [cause] = [cause for cause in shed.status() if cause["kind"] == "held"]
+    assert "decided" in cause["text"]
 
 
 def test_a_paused_mirror_is_what_the_operator_has_decided(tmp_path: Path) -> None:
