@@ -27,13 +27,13 @@ from typing import TYPE_CHECKING
 from benchmarks.decode import BATCH, MOMENTS, landed, machine, messages, pipeline
 from ingest.config import Pipeline, load
 from ingest.errors import StoppedError
-from ingest.gold import planner
-from ingest.lake.datafiles import Layout
-from ingest.lake.schemas import CHANGES
+from ingest.gold.apply import planner
 from ingest.run import Warm, run
 from ingest.silver import change_rows
 from ingest.silver.lift import Lifting, lift_to_files
 from ingest.spark import tasks
+from ingest.tables.datafiles import Layout
+from ingest.tables.schemas import CHANGES
 from tests.formats.one_history.test_one_history import DIALECTS
 from tests.timing import seconds
 from tests.unstarted import unstarted

@@ -247,8 +247,8 @@ def _read(spark: Any, folder: str, name: str, sent: list[Message]) -> Any:
 
 
 def _lifted(spark: Any, frame: Any, name: str, count: int) -> float:
-    from ingest.lake.schemas import CHANGES
     from ingest.silver.lift import INPUT, lift
+    from ingest.tables.schemas import CHANGES
 
     schema = spark.createDataFrame([], CHANGES.ddl).schema
     return _noop(frame.select(*INPUT).mapInArrow(lift(_lifting(pipeline(name), name)), schema), count)

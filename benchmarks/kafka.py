@@ -20,8 +20,8 @@ from benchmarks.tree import cpu
 from ingest.bronze.land import land
 from ingest.bronze.positions import Positions
 from ingest.config.model import Pipeline, Source
-from ingest.lake.lake import Lake
 from ingest.spark.session import session, stop
+from ingest.tables.lake import Lake
 from tests.e2e.broker import Broker
 from tests.e2e.topics import Sent, Topics
 

@@ -16,8 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from ingest.lake.lake import Lake
 from ingest.spark.session import session, stop
+from ingest.tables.lake import Lake
 from tests.lakes import Depot, counted, doubled
 from tests.scenarios.processes import finished, killed, says
 

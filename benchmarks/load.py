@@ -29,8 +29,8 @@ from pyspark.sql import SparkSession
 from benchmarks.feed import HOT, HOT_TABLE, LARGE_TABLE, LONG, PARTITIONS, Feed, Shape
 from benchmarks.loop import Loop, Tick
 from ingest.config import load
-from ingest.lake.lake import Lake
 from ingest.spark.session import session, stop
+from ingest.tables.lake import Lake
 from tests.e2e.broker import Broker
 from tests.e2e.topics import Topics
 from tests.lakes import FORMAT

@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ingest.change import TableId
-from ingest.gold import arrow_files
-from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
-from ingest.lake.row_files import RowFile
+from ingest.gold.fold import arrow_files
+from ingest.gold.fold.arrow_work import ColumnWork, LaneWork, MirrorWork
 from ingest.order import Order, order_key
+from ingest.tables.row_files import RowFile
 
 MIB = 1 << 20
 TABLE = TableId("shop", None, "orders")

@@ -14,7 +14,7 @@ import sys
 import time
 
 from ingest.change import TableId
-from ingest.lake.names import mirror_path
+from ingest.store.names import mirror_path
 from tests.lake.hostile import names
 
 LONGEST = len("mirrors") + 2 * 101

@@ -23,12 +23,12 @@ from benchmarks.contest.sections import SEED
 from benchmarks.contest.workload import Workload
 from benchmarks.tree import cpu
 from ingest.config import Pipeline, load
-from ingest.gold.steps import steps_of
-from ingest.lake.lake import Lake
+from ingest.gold.plan.steps import steps_of
 from ingest.quality import stage
 from ingest.quality.report import page, render
 from ingest.run import run
 from ingest.spark.session import session, stop
+from ingest.tables.lake import Lake
 from tests.quality.conftest import facts
 
 PIPELINE = """\

@@ -1,6 +1,6 @@
 """Write the reference of the pipeline file, docs/pipeline-file.md: ``python -m docs.pipeline_file``.
 
-Keys, defaults and meanings come from `ingest.config.schema`, what a schema policy does from `ingest.gold.policy`; the
+Keys, defaults and meanings come from `ingest.config.schema`, what a schema policy does from `ingest.gold.plan.policy`; the
 examples and what goes wrong without a key are written here, and tested: every key has both, every example is valid.
 """
 
@@ -19,9 +19,9 @@ from ingest import ddl, types
 from ingest.change import TableId
 from ingest.config import schema
 from ingest.config.model import POLICIES
-from ingest.gold import policy
-from ingest.gold.policy import Subject
-from ingest.lake.logged_statements import Statement
+from ingest.gold.plan import policy
+from ingest.gold.plan.policy import Subject
+from ingest.ledgers.logged_statements import Statement
 
 PAGE = Path(__file__).parent / "pipeline-file.md"
 

@@ -1,6 +1,6 @@
 """Write the reference of the product's own tables, docs/tables.md: ``python -m docs.tables``.
 
-Columns, types and what their COMMENT says come from `ingest.lake.schemas`.
+Columns, types and what their COMMENT says come from `ingest.tables.schemas`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from docs.marks import cell
-from ingest.lake.schemas import ALL, TableSchema
+from ingest.tables.schemas import ALL, TableSchema
 
 PAGE = Path(__file__).parent / "tables.md"
 

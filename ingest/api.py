@@ -164,8 +164,8 @@ def send_alerts(pipeline: Pipeline, spark: SparkSession, error: Exception | None
     Returns:
         One sentence for each target that did not take its alerts; the next call tries again.
     """
-    from ingest.lake.lake import Lake
     from ingest.operate import alerts as alerting
+    from ingest.tables.lake import Lake
 
     if isinstance(error, LockedError):
         return []
@@ -184,8 +184,8 @@ def read(pipeline: Pipeline, spark: SparkSession, query: str, *, batch: int | No
     Raises:
         IngestError: there is no lake or no such table, or a mirror does not hold all of the batch.
     """
-    from ingest.lake.lake import Lake
     from ingest.operate import spark_query
+    from ingest.tables.lake import Lake
 
     if not pipeline.is_stored and not Path(pipeline.lake).is_dir():
         raise IngestError(f"There is no lake at {pipeline.lake} yet: run the pipeline first.")

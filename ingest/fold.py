@@ -313,7 +313,7 @@ class Concerned(NamedTuple):
 
 
 def key_of_change(change: Change, keys: tuple[str, ...], key_types: Mapping[str, str]) -> Concerned:
-    """The keys that a row change concerns: the one rule, which `ingest.lake.keys` implements for Spark.
+    """The keys that a row change concerns: the one rule, which `ingest.tables.keys` implements for Spark.
 
     A cell is taken from the first image that has its column, even if it is NULL there: for a delete the image before,
     for any other change the image after. A ``before`` that lacks every key column is not a change of the key;

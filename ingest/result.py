@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ingest.gold.results import Folded
+    from ingest.gold.plan.results import Folded
     from ingest.spark.jobs import Ran
 
 
@@ -78,7 +78,7 @@ class Result:
         """Cells and changes that did not fit their mirrors."""
         if not self.mirrors:
             return 0
-        from ingest.gold.unfit import COUNTED
+        from ingest.gold.fold.unfit import COUNTED
 
         return sum(mirror.counts.get(COUNTED, 0) for mirror in self.mirrors)
 

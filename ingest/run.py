@@ -25,23 +25,19 @@ from ingest.catalog import sync
 from ingest.config import Pipeline
 from ingest.config.model import SPARK
 from ingest.errors import HeldError, IngestError, SetupError, StoppedError, command, counted
-from ingest.gold import carried, complete_until, completed, feeds, rebuild
-from ingest.gold.batch import Backlog
-from ingest.gold.completed import Progress, progress
-from ingest.gold.results import Folded
+from ingest.gold import complete_until, feeds, rebuild
+from ingest.gold.fold.unfit import COUNTED
+from ingest.gold.plan import carried, completed
+from ingest.gold.plan.batch import Backlog
+from ingest.gold.plan.completed import Progress, progress
+from ingest.gold.plan.results import Folded
+from ingest.gold.plan.steps import steps_of
+from ingest.gold.plan.work import open_books
 from ingest.gold.stage import UNREAD, apply
-from ingest.gold.steps import steps_of
-from ingest.gold.unfit import COUNTED
-from ingest.gold.work import open_books
-from ingest.lake import (
-    commits,
+from ingest.ledgers import (
     decisions,
     decoded_with,
-    faults,
-    hadoop,
-    identity,
     idle_rules,
-    lock,
     mirrors,
     missing_inputs,
     pauses,
@@ -49,13 +45,8 @@ from ingest.lake import (
     targets,
     whole_files,
 )
-from ingest.lake.envelope import SealError
-from ingest.lake.feeds import table_of, wanted
-from ingest.lake.identity import Seen
-from ingest.lake.lake import Lake, Tell
-from ingest.lake.lineage import Emitter, WrittenTable
-from ingest.lake.mirrors import Mirror
-from ingest.lake.schemas import BOOKS, CHANGES, DECISIONS, RUNS
+from ingest.ledgers.feeds import table_of, wanted
+from ingest.ledgers.mirrors import Mirror
 from ingest.quality import stage as quality
 from ingest.quality.catalogue import FAILED_CHECK
 from ingest.result import STAGES, Failure, Result
@@ -63,6 +54,13 @@ from ingest.silver.decode import decode
 from ingest.spark import jobs
 from ingest.spark.deferred import Deferred, cores, deferred
 from ingest.spark.pace import FEW, pace, paced
+from ingest.store import faults, hadoop, lock
+from ingest.store.envelope import SealError
+from ingest.tables import commits, identity
+from ingest.tables.identity import Seen
+from ingest.tables.lake import Lake, Tell
+from ingest.tables.lineage import Emitter, WrittenTable
+from ingest.tables.schemas import BOOKS, CHANGES, DECISIONS, RUNS
 
 UNFINISHED = ("failed", "held", "paused")  # states of a mirror that lacks batches
 _NO_PLACE = (None,) * 4  # of rows of `runs` that are no stage's

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from ingest.config import load
 from ingest.inspect.query import query
-from ingest.lake.tables import LakeReader, Tables
+from ingest.tables.tables import LakeReader, Tables
 
 HERE = Path(__file__).resolve().parent
 CONF = HERE.parent / "conf"

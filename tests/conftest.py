@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 
 from ingest.cli.app import UNCOLLECTED
-from ingest.lake import duck
+from ingest.tables import duck
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -130,6 +130,6 @@ def every_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
         return
     way = zlib.crc32(request.node.nodeid.encode()) % 4
     if way < 2:
-        monkeypatch.setattr("ingest.gold.planner.MOST", -1)
+        monkeypatch.setattr("ingest.gold.apply.planner.MOST", -1)
     if way == 0:
-        monkeypatch.setattr("ingest.gold.apply_merge.REWRITTEN", 0)
+        monkeypatch.setattr("ingest.gold.apply.apply_merge.REWRITTEN", 0)

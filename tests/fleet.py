@@ -24,8 +24,8 @@ from typer.testing import CliRunner
 from ingest.change import Image, Message, TableId
 from ingest.cli.app import app
 from ingest.config import load
-from ingest.lake.names import mirror_path
-from ingest.lake.tables import LakeReader
+from ingest.store.names import mirror_path
+from ingest.tables.tables import LakeReader
 from tests.formats.one_history.history import Column, Event, History
 from tests.formats.one_history.test_one_history import DIALECTS
 
@@ -62,7 +62,7 @@ class Clock:
         moved = SimpleNamespace(**{**vars(dt), "datetime": Moved})
         for name in (
             "ingest.quality.counts", "ingest.quality.ledgers", "ingest.quality.report_data", "ingest.quality.report_model",
-            "ingest.lake.lake", "ingest.lake.lineage", "ingest.inspect.status", "ingest.inspect.due", "ingest.inspect.problems",
+            "ingest.tables.lake", "ingest.tables.lineage", "ingest.inspect.status", "ingest.inspect.due", "ingest.inspect.problems",
             "ingest.operate.alerts",
         ):  # fmt: skip
             __import__(name)

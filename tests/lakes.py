@@ -18,11 +18,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from ingest.config import Pipeline, load
-from ingest.gold import apply_merge
-from ingest.lake.lake import Lake
-from ingest.lake.schemas import ALL
+from ingest.gold.apply import apply_merge
 from ingest.operate.spark_query import query
 from ingest.run import run
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import ALL
 
 ROOT = Path(__file__).resolve().parent.parent
 FORMAT = "dts-canal"

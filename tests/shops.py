@@ -12,13 +12,13 @@ import pytest
 from ingest.config import Pipeline
 from ingest.config.entries import QualityRule, Sealing
 from ingest.config.model import Source, TableRule
-from ingest.gold.steps import steps_of
-from ingest.lake.lake import Lake
+from ingest.gold.plan.steps import steps_of
 from ingest.quality import ledgers, order_checks
 from ingest.quality.catalogue import Metric
 from ingest.quality.cells import Asked, Compared, compare
 from ingest.quality.subjects import CheckedMirror, survey
 from ingest.run import Warm, run
+from ingest.tables.lake import Lake
 from tests.unstarted import unstarted
 
 if TYPE_CHECKING:

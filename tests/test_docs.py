@@ -22,7 +22,7 @@ from ingest import formats
 from ingest.cli.app import VERBS, app
 from ingest.config import TableRule, load
 from ingest.inspect.problem_kinds import OF_CHECKS, OF_THE_LAKE, OF_THRESHOLDS
-from ingest.lake.schemas import ALL
+from ingest.tables.schemas import ALL
 from tests.lakes import ROOT, example
 from tests.problem_tests import named_tests
 

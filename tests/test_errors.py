@@ -9,7 +9,7 @@ import pytest
 
 from ingest import errors
 from ingest.errors import Fault, FaultError, fault_of
-from ingest.lake.envelope import SealError
+from ingest.store.envelope import SealError
 
 
 class _OtherError(FaultError):

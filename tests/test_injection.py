@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ingest.cli.app import app
-from ingest.lake.lake import Lake
-from ingest.lake.names import quoted
+from ingest.store.names import quoted
+from ingest.tables.lake import Lake
 from tests.lakes import Depot, change, statement, touch
 
 if TYPE_CHECKING:

@@ -30,17 +30,17 @@ NAMED = {  # verbs that a sentence names, as a part of the product
     "cli/serve_verb.py": {"serve"},
     "decoding/schema_folder.py": {"replay"},
     "erase/plan.py": {"erase"},
-    "gold/past_keys.py": {
+    "gold/fold/past_keys.py": {
         "epoch FILE {0} --from-batch BATCH --resnapshot {1} --complete"
     },  # of a load that is to come
-    "gold/policy.py": {"backfill", "reconcile"},  # kept in the lake, which may move
+    "gold/plan/policy.py": {"backfill", "reconcile"},  # kept in the lake, which may move
     "inspect/duck_query.py": {"sql"},
     "inspect/query.py": {"erase --now", "maintain", "sql"},
     "inspect/query_process.py": {"sql"},
-    "lake/epochs.py": {"explain", "rejects"},
-    "lake/query.py": {"tables FILE --output json"},
-    "lake/schemas.py": {"erase", "rejects"},
-    "lake/sealing.py": {"maintain"},
+    "ledgers/epochs.py": {"explain", "rejects"},
+    "tables/query.py": {"tables FILE --output json"},
+    "tables/schemas.py": {"erase", "rejects"},
+    "ledgers/sealing.py": {"maintain"},
     "operate/starter.py": {"serve"},
     "serve/fleet.py": {"serve"},
     "serve/guard.py": {"serve"},

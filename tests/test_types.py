@@ -11,9 +11,9 @@ from ingest import types
 from ingest.change import TableId
 from ingest.config.model import TableRule
 from ingest.ddl import Effect
-from ingest.gold import policy
-from ingest.lake.logged_statements import Statement
-from ingest.lake.mirrors import Column, Mirror, grown
+from ingest.gold.plan import policy
+from ingest.ledgers.logged_statements import Statement
+from ingest.ledgers.mirrors import Column, Mirror, grown
 
 LOGICAL = [
     *(one for one in types.LOGICAL if one != "decimal"),

@@ -25,12 +25,12 @@ from typer.testing import CliRunner
 from ingest.cli.app import app
 from ingest.config import load
 from ingest.inspect import problems
-from ingest.lake import decisions
-from ingest.lake.decisions import Decision
-from ingest.lake.lake import Lake
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import decisions
+from ingest.ledgers.decisions import Decision
 from ingest.quality import report
 from ingest.run import Warm, run
+from ingest.tables.lake import Lake
+from ingest.tables.tables import LakeReader
 from tests.lakes import FORMAT, Depot, change, statement, touch
 from tests.problem_tests import SHOWN
 

@@ -18,15 +18,15 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from ingest.change import TableId
 from ingest.config import load
 from ingest.fold import Placed, fold
-from ingest.lake.books import Line, merged
-from ingest.lake.decisions import SCHEMA
-from ingest.lake.mirrors import Column, Mirror
-from ingest.lake.names import column_name, mirror_path
-from ingest.lake.schemas import BOOKS, BRONZE, BY_NAME, CHANGES, CHECKS, DDL, DECISIONS, REJECTS, RUNS
-from ingest.lake.stamps import change_of
-from ingest.lake.tables import LakeReader
+from ingest.ledgers.books import Line, merged
+from ingest.ledgers.decisions import SCHEMA
+from ingest.ledgers.mirrors import Column, Mirror
+from ingest.ledgers.stamps import change_of
 from ingest.order import order_of
 from ingest.silver.lift import INPUT, Lifting, lift
+from ingest.store.names import column_name, mirror_path
+from ingest.tables.schemas import BOOKS, BRONZE, BY_NAME, CHANGES, CHECKS, DDL, DECISIONS, REJECTS, RUNS
+from ingest.tables.tables import LakeReader
 from tests.lakes import FORMAT
 
 NOW = dt.datetime(2026, 3, 14, 9, 26, 53, tzinfo=dt.UTC)

@@ -12,10 +12,10 @@ from ingest.bronze.land import STAGE
 from ingest.bronze.positions import CARRIED
 from ingest.bronze.store import landed, storing, written_receipts
 from ingest.errors import IngestError
-from ingest.lake import sealing
-from ingest.lake.datafiles import Added
-from ingest.lake.lake import Lake
-from ingest.lake.schemas import BRONZE
+from ingest.ledgers import sealing
+from ingest.tables.datafiles import Added
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import BRONZE
 
 _AT_ONCE = 64  # messages, of a megabyte at most
 _COLUMNS = ("kind", "source", "topic", "partition", "offset", "value", "headers")

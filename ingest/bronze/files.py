@@ -25,8 +25,8 @@ from ingest.config import Pipeline, Source, is_stored
 from ingest.errors import counted, first_line
 from ingest.formats import ingest_snapshot
 from ingest.framing import DAMAGE, decompressed
-from ingest.lake import snapshots
 from ingest.order import natural
+from ingest.tables import snapshots
 
 COMPRESSED = (".gz", ".bz2", ".zst", ".zstd")
 MIN_SPLIT = 4 * 1024 * 1024

@@ -29,11 +29,11 @@ from ingest.bronze.offsets import Cluster, KafkaReceipt, Look, Offsets, OffsetSp
 from ingest.bronze.store import REPORT, storing
 from ingest.config import Source
 from ingest.config.secrets import struck
-from ingest.lake import faults, stores
-from ingest.lake.datafiles import Layout
-from ingest.lake.envelope import Seal
-from ingest.lake.lake import Lake
-from ingest.lake.schemas import BRONZE
+from ingest.store import faults, stores
+from ingest.store.envelope import Seal
+from ingest.tables.datafiles import Layout
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import BRONZE
 
 READ_ERRORS = (PySparkException, Py4JJavaError)  # raised by a job whose tasks fail
 _TASK_MESSAGES = 1_000_000

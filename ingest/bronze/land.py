@@ -21,14 +21,15 @@ from ingest.bronze.reading import BLOCK, BrokenRange, Range, Record, headers, ho
 from ingest.bronze.receipts import Receipt
 from ingest.bronze.store import REPORT, storing, written_receipts
 from ingest.errors import IngestError, counted
-from ingest.lake import identity, sealing
-from ingest.lake.datafiles import Added
-from ingest.lake.envelope import Seal
-from ingest.lake.lake import Lake
-from ingest.lake.schemas import BRONZE
-from ingest.lake.tables import Tables
+from ingest.ledgers import sealing
 from ingest.spark.pace import paced
 from ingest.spark.tasks import ANY, Load, Work, dealt
+from ingest.store.envelope import Seal
+from ingest.tables import identity
+from ingest.tables.datafiles import Added
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import BRONZE
+from ingest.tables.tables import Tables
 
 STAGE = "bronze"
 _GROUP_ROWS = 10_000

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from ingest.bronze.receipts import FileState
 from ingest.config import Source
-from ingest.lake import decisions
-from ingest.lake.decisions import MOVED_FOLDER, Decision
-from ingest.lake.tables import Tables
+from ingest.ledgers import decisions
+from ingest.ledgers.decisions import MOVED_FOLDER, Decision
+from ingest.tables.tables import Tables
 
 if TYPE_CHECKING:
-    from ingest.lake.lake import Lake
+    from ingest.tables.lake import Lake
 
 Move = tuple[str, str]
 """The folder below which files were read, and the one below which they are now."""

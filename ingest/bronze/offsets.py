@@ -21,12 +21,12 @@ from ingest.bronze.kafka_settings import BrokerError
 from ingest.config import Source
 from ingest.config.scalars import nearest
 from ingest.errors import command, counted
-from ingest.lake import decisions
-from ingest.lake.decisions import ACCEPT_GAP, Decision
-from ingest.lake.tables import Tables
+from ingest.ledgers import decisions
+from ingest.ledgers.decisions import ACCEPT_GAP, Decision
+from ingest.tables.tables import Tables
 
 if TYPE_CHECKING:
-    from ingest.lake.lake import Lake
+    from ingest.tables.lake import Lake
 
 _NEAR = 0.9  # of max_messages: a cut in time with this share is good enough
 _SHOWN = 5  # topics that are there, where none fits

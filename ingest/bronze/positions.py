@@ -10,11 +10,11 @@ import msgspec
 
 from ingest.bronze.offsets import KafkaReceipt, Place, Position, reached
 from ingest.bronze.receipts import FileState, Receipt
-from ingest.lake.schemas import BRONZE
-from ingest.lake.tables import Tables
+from ingest.tables.schemas import BRONZE
+from ingest.tables.tables import Tables
 
 if TYPE_CHECKING:
-    from ingest.lake.lake import Lake
+    from ingest.tables.lake import Lake
 
 Receipts = list[tuple[str, int, bytes]]
 """Source, batch, and the columns of each receipt."""

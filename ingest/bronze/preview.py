@@ -11,13 +11,14 @@ from ingest.bronze.offsets import OffsetSpan
 from ingest.bronze.reading import Range, headers, read
 from ingest.bronze.receipts import Receipt
 from ingest.errors import first_line
-from ingest.lake import duck, sealing
-from ingest.lake.envelope import NOT_SEALED
-from ingest.lake.tables import Tables
+from ingest.ledgers import sealing
+from ingest.store.envelope import NOT_SEALED
+from ingest.tables import duck
+from ingest.tables.tables import Tables
 
 if TYPE_CHECKING:
     from ingest.bronze.offsets import Look
-    from ingest.lake.lake import Lake
+    from ingest.tables.lake import Lake
 
 MOST_FILES = 50  # a sample opens no more of a source's files
 _INPUT = ("topic", "partition", "offset", "key", "value", "headers")

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.lake.datafiles import Added, Files, Layout, fitted, written
-from ingest.lake.envelope import Seal
-from ingest.lake.schemas import BRONZE
+from ingest.store.envelope import Seal
+from ingest.tables.datafiles import Added, Files, Layout, fitted, written
+from ingest.tables.schemas import BRONZE
 
 _COLUMNS = ("kind", "source", "topic", "partition", "offset", "value")  # the kind is file or receipt
 REPORT, _ARROW = BRONZE.part_ddl(*_COLUMNS), BRONZE.part(*_COLUMNS)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ingest.change import TableId
-from ingest.lake import histories
-from ingest.lake.delta import type_of_log
-from ingest.lake.mirrors import Mirror
-from ingest.lake.tables import Tables
+from ingest.ledgers import histories
+from ingest.ledgers.mirrors import Mirror
+from ingest.tables.delta import type_of_log
+from ingest.tables.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,14 @@ from ingest.catalog.names import CatalogName
 from ingest.change import TableId
 from ingest.config import Pipeline, is_stored
 from ingest.config.entries import CatalogSettings
-from ingest.lake import decisions, mirrors
-from ingest.lake.decisions import CATALOG, DROP, REGISTERED, SCHEMA, Decision
-from ingest.lake.mirrors import Mirror
-from ingest.lake.names import mirror_path
-from ingest.lake.tables import Tables
+from ingest.ledgers import decisions, mirrors
+from ingest.ledgers.decisions import CATALOG, DROP, REGISTERED, SCHEMA, Decision
+from ingest.ledgers.mirrors import Mirror
+from ingest.store.names import mirror_path
+from ingest.tables.tables import Tables
 
 if TYPE_CHECKING:
-    from ingest.lake.lake import Lake
+    from ingest.tables.lake import Lake
 
 _FORM = 1  # of what is registered: another number has every table registered again
 

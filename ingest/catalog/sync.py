@@ -15,8 +15,8 @@ from ingest.catalog.client import Catalog, CatalogError, ForeignTableError, Mark
 from ingest.catalog.registrations import CatalogSteps, Registration, Wanted
 from ingest.config.secrets import struck
 from ingest.errors import command, first_line
-from ingest.lake.lake import Lake
-from ingest.lake.tables import Tables
+from ingest.tables.lake import Lake
+from ingest.tables.tables import Tables
 
 _SHOWN = 5  # faults in one text
 

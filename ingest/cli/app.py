@@ -124,7 +124,7 @@ class Verbs(TyperGroup):
 def _unexpected(error: Exception) -> str:
     if isinstance(error, MemoryError):
         return "there is not enough memory: give the command more, or the batch less"
-    from ingest.lake.faults import fault
+    from ingest.store.faults import fault
 
     if (sentence := fault(error)) is not None:
         return f"{sentence}."

@@ -15,7 +15,7 @@ from ingest.errors import command
 
 if TYPE_CHECKING:
     from ingest.gold.approval import Listed
-    from ingest.lake.tables import Tables
+    from ingest.tables.tables import Tables
 
 app = typer.Typer()
 ledger = typer.Typer(cls=Listing, no_args_is_help=True)
@@ -55,7 +55,7 @@ def listing(
 
 def _outgrows(lake: Tables, entry: Listed) -> bool:
     """True if a statement gives a column a wider type than the pipeline file declares."""
-    from ingest.lake.resolve import is_pinned
+    from ingest.ledgers.resolve import is_pinned
 
     return any(
         is_pinned(effect, lake.pipeline.rule(effect.table).declared) for effect in entry.statement.effects
@@ -64,7 +64,7 @@ def _outgrows(lake: Tables, entry: Listed) -> bool:
 
 def _show(file: Path, entries: list[Listed]) -> None:
     from ingest.gold.approval import NO_EFFECT, refusal
-    from ingest.gold.policy import PARTLY
+    from ingest.gold.plan.policy import PARTLY
 
     columns = ("id", "batch", "mirror", "state", "statement", "what it does")
     rows = [(entry.statement.id, entry.statement.batch, entry.mirror, entry.state, entry.statement.text, _lines(entry))

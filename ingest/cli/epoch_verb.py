@@ -19,10 +19,10 @@ from ingest.errors import ConfigError, IngestError
 
 if TYPE_CHECKING:
     from ingest.change import TableId
-    from ingest.lake.lake import Lake, Tell
-    from ingest.lake.mirrors import Mirror
-    from ingest.lake.starts import Start
-    from ingest.lake.tables import Tables
+    from ingest.ledgers.mirrors import Mirror
+    from ingest.ledgers.starts import Start
+    from ingest.tables.lake import Lake, Tell
+    from ingest.tables.tables import Tables
 
 app = typer.Typer()
 
@@ -83,7 +83,7 @@ def epoch(
 
 def _start(lake: Tables, source: str, places: list[str], batch: int | None) -> Start:
     """Where the epoch in question begins: as given, else the newest one decided."""
-    from ingest.lake import epochs
+    from ingest.ledgers import epochs
 
     if places:
         return epochs.at_places(lake, source, places)
@@ -101,7 +101,7 @@ def decide(
     lake: Lake, source: str, start: Start, names: list[str], reason: str, *, complete: bool, withdraw: bool
 ) -> None:
     """Append what is new among the decisions; all of it is checked before any of it is written."""
-    from ingest.lake import decisions, epochs, mirrors
+    from ingest.ledgers import decisions, epochs, mirrors
 
     epochs_before = epochs.read(lake)
     begun = start in epochs_before.starts.get(source, ())
@@ -125,7 +125,7 @@ def decide(
 
 def _tables(lake: Tables, source: str, names: list[str], since: Start | None) -> list[TableId]:
     """The source's tables of these names; a snapshot that has sent nothing is not complete."""
-    from ingest.lake import epochs
+    from ingest.ledgers import epochs
 
     sent = epochs.tables(lake, source, since.first if since else 0) if names else ()
     by_name = {str(table): table for table in sent}
@@ -139,7 +139,7 @@ def _tables(lake: Tables, source: str, names: list[str], since: Start | None) ->
 
 def carry_out(lake: Lake, source: str, start: Start, tell: Tell = silent) -> list[dict[str, Any]]:
     """Decode again what landed since, and fold the mirrors that it concerns."""
-    from ingest.lake import mirrors
+    from ingest.ledgers import mirrors
     from ingest.silver.rebuild import rebuild
     from ingest.spark.deferred import cores
 
@@ -152,8 +152,8 @@ def carry_out(lake: Lake, source: str, start: Start, tell: Tell = silent) -> lis
 
 def _concerned(lake: Tables, source: str, start: Start) -> list[Mirror]:
     """The mirrors of which a source has sent anything since a start."""
-    from ingest.lake import epochs, mirrors
-    from ingest.lake.names import mirror_path
+    from ingest.ledgers import epochs, mirrors
+    from ingest.store.names import mirror_path
 
     mirrors_by_path = mirrors.known(lake)
     tables = epochs.tables(lake, source, start.first)
@@ -162,7 +162,7 @@ def _concerned(lake: Tables, source: str, start: Start) -> list[Mirror]:
 
 
 def _listed(lake: Tables, source: str) -> list[dict[str, Any]]:
-    from ingest.lake import epochs
+    from ingest.ledgers import epochs
 
     decided = epochs.read(lake)
     return [

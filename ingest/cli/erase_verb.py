@@ -16,7 +16,7 @@ from ingest.errors import IngestError, counted
 if TYPE_CHECKING:
     from ingest.erase.plan import Erasure
     from ingest.erase.remove import Certificate
-    from ingest.lake.lake import Lake
+    from ingest.tables.lake import Lake
 
 app = typer.Typer()
 _INSTEAD = "Instead of a new erasure"

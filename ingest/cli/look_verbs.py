@@ -18,7 +18,7 @@ from ingest.errors import ConfigError
 if TYPE_CHECKING:
     from ingest.gold.complete_until import Complete
     from ingest.inspect.query import QueryAnswer
-    from ingest.lake.lake import Lake
+    from ingest.tables.lake import Lake
 
 app = typer.Typer()
 _PANEL = "Look"
@@ -107,7 +107,7 @@ def sql(
 
 
 def _asked(file: Path, text: str, limit: int, batch: int | None, engine: str) -> QueryAnswer:
-    from ingest.lake.tables import LakeReader
+    from ingest.tables.tables import LakeReader
 
     with looked_at(file) if engine == "duckdb" else opened(file, to_look=True) as lake:
         if isinstance(lake, LakeReader):
@@ -139,7 +139,7 @@ def explain(
     """A row's whole life: each raw message, its change, what the fold did with it and why."""
     from ingest.gold import explain as explaining
     from ingest.inspect import story as telling
-    from ingest.lake.delta import UnreadableError
+    from ingest.tables.delta import UnreadableError
 
     try:
         with looked_at(file) as lake:
@@ -205,7 +205,7 @@ def _chosen(complete: dict[str, Complete], text: str) -> dict[str, Complete]:
     fits none.
     """
     from ingest.gold.complete_until import still_fed
-    from ingest.lake.mirrors import unknown
+    from ingest.ledgers.mirrors import unknown
 
     patterns = [part.strip() for part in text.split(",") if part.strip()] or ["*"]
     for pattern in patterns:

@@ -16,9 +16,9 @@ from ingest.cli.spark import PipelineFile, opened
 from ingest.errors import counted
 
 if TYPE_CHECKING:
-    from ingest.lake.lake import Lake
-    from ingest.lake.maintenance import Kept
-    from ingest.lake.tables import Tables
+    from ingest.ledgers.maintenance import Kept
+    from ingest.tables.lake import Lake
+    from ingest.tables.tables import Tables
 
 app = typer.Typer()
 _PATIENCE = 600.0  # seconds that a run may take before it gives upkeep its turn
@@ -57,7 +57,7 @@ def maintain(
 
     age = output.seconds("--drop-bronze-after", drop_bronze) if drop_bronze else 0
     before = (dt.datetime.now(dt.UTC) - dt.timedelta(seconds=age)).date() if drop_bronze else None
-    from ingest.lake import lock
+    from ingest.store import lock
 
     with (
         opened(file, deferred=True) as lake,
@@ -65,9 +65,10 @@ def maintain(
         ProgressLine(lake.spark, lake.pipeline.name) as progress,
     ):
         from ingest.erase import late
-        from ingest.lake import mirrors, removals, targets
-        from ingest.lake.maintenance import maintain as keep
-        from ingest.lake.schemas import BRONZE, CHANGES
+        from ingest.ledgers import mirrors, targets
+        from ingest.ledgers.maintenance import maintain as keep
+        from ingest.tables import removals
+        from ingest.tables.schemas import BRONZE, CHANGES
 
         turn = partial(lock.held, lake.pipeline.lake, lock.UPKEEP, _PATIENCE)
         with turn():
@@ -128,7 +129,7 @@ def _show(done: Sequence[Kept]) -> None:
 
 def _keep_keys(lake: Lake, days: list[str], reason: str, *, rewrap: bool) -> list[str]:
     """Rotate the master key, and drop the keys of days that are named or old; returns the days."""
-    from ingest.lake import sealing
+    from ingest.ledgers import sealing
 
     if rewrap:
         output.note(f"{counted(sealing.rewrap(lake), 'key')} wrapped with the present master key")
@@ -139,7 +140,7 @@ def _keep_keys(lake: Lake, days: list[str], reason: str, *, rewrap: bool) -> lis
 
 def _condense(lake: Lake, tell: Callable[[str, str], None]) -> int:
     """Drop superseded changes of batches as old as the pipeline file says; none if it says nothing."""
-    from ingest.gold.completed import complete
+    from ingest.gold.plan.completed import complete
     from ingest.silver.condense import condense
 
     if lake.pipeline.condense_after is None:
@@ -151,8 +152,8 @@ def _condense(lake: Lake, tell: Callable[[str, str], None]) -> int:
 
 def _tables(lake: Tables) -> list[str]:
     """The product's own tables, then every mirror with its table of old states and its change feed."""
-    from ingest.lake import feeds, histories, mirrors
-    from ingest.lake.schemas import ALL
+    from ingest.ledgers import feeds, histories, mirrors
+    from ingest.tables.schemas import ALL
 
     names = [schema.name for schema in ALL]
     for mirror in mirrors.known(lake).values():

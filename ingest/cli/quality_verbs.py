@@ -23,9 +23,9 @@ from ingest.cli.spark import (
 from ingest.errors import ConfigError, IngestError
 
 if TYPE_CHECKING:
-    from ingest.lake.tables import Tables
     from ingest.quality.catalogue import Checked, CheckResult
     from ingest.quality.report_model import CheckFact
+    from ingest.tables.tables import Tables
 
 app = typer.Typer()
 _PANEL = "Look"
@@ -71,7 +71,7 @@ def quality(
         if output_as == "gx":
             raise ConfigError(["--output gx shows checks, and --accept makes none"])
         with locked(file, f"acceptance of {accept}", deferred=True) as lake:
-            from ingest.lake.decisions import user
+            from ingest.ledgers.decisions import user
             from ingest.quality import lasting
 
             faults = lasting.accept(lake, accept, f"accepted by {user()}{reason and f' ({reason})'}")
@@ -95,7 +95,7 @@ def _checked(file: Path, deep: str) -> Checked:
     from ingest.cli.progress import ProgressLine
 
     with locked(file, "checks") as lake, ProgressLine(lake.spark, lake.pipeline.name) as progress:
-        from ingest.gold.steps import steps_of
+        from ingest.gold.plan.steps import steps_of
         from ingest.quality.stage import check
 
         return check(lake, tell=progress.tell, steps=steps_of(lake), deep=deep)

@@ -19,9 +19,9 @@ from ingest.errors import IngestError, command, counted
 if TYPE_CHECKING:
     from ingest.change import TableId
     from ingest.config import Pipeline, Source
-    from ingest.lake.mirrors import Mirror
-    from ingest.lake.tables import Tables
+    from ingest.ledgers.mirrors import Mirror
     from ingest.source.reconciled import Reconciled, ReconcileOptions
+    from ingest.tables.tables import Tables
 
 app = typer.Typer()
 _WHAT, _WHEN = "What is compared", "When a difference counts"
@@ -186,7 +186,7 @@ class _Comparisons:
         """Compare a table with each of its mirrors; one that cannot be compared is an error of its own."""
         from ingest.config import target
         from ingest.inspect import status as looking
-        from ingest.lake import schedules
+        from ingest.ledgers import schedules
         from ingest.operate.reconciliation import keep
         from ingest.source import reconcile as comparing
         from ingest.source.database import DatabaseError

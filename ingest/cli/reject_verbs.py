@@ -39,7 +39,7 @@ def listing(
     output_as: Output = "table",
 ) -> None:
     """What is open: grouped by reason, table and column, or (json) one by one."""
-    from ingest.lake import rejects
+    from ingest.ledgers import rejects
 
     with looked_at(file) as lake:
         rows, shown = rejects.listed(lake, every=every), lake.pipeline.shown
@@ -89,8 +89,8 @@ def _example(row: Mapping[str, Any]) -> str:
 def show(file: PipelineFile, which: Which, output_as: Output = "table") -> None:
     """One reject: the bytes as they came, and the decoder's complaint."""
     from ingest.change import TableId
-    from ingest.lake import rejects
-    from ingest.lake.raw import raw
+    from ingest.ledgers import rejects
+    from ingest.ledgers.raw import raw
 
     with looked_at(file) as lake:
         row = rejects.chosen(rejects.listed(lake), which, lake.pipeline)
@@ -145,7 +145,7 @@ def dismiss(
             ]
         )
     with locked(file, "rejects dismiss", deferred=True) as lake:
-        from ingest.lake import decisions, rejects
+        from ingest.ledgers import decisions, rejects
 
         listed = rejects.listed(lake)
         if wanted:
@@ -175,10 +175,12 @@ def replay(
 
     with opened(file, deferred=True) as lake:
         from ingest import run as running
-        from ingest.lake import decisions, lock, removals
-        from ingest.lake.decisions import REPLAYED, Decision
+        from ingest.ledgers import decisions
+        from ingest.ledgers.decisions import REPLAYED, Decision
         from ingest.silver import replay as replaying
         from ingest.silver.decode import lifted, lifting
+        from ingest.store import lock
+        from ingest.tables import removals
 
         with lock.held(lake.pipeline.lake, "replay"):
             removals.refuse(lake)

@@ -25,8 +25,8 @@ from ingest.errors import ConfigError, IngestError, command, counted
 if TYPE_CHECKING:
     from ingest.bronze.offsets import Gap
     from ingest.config import Source
-    from ingest.lake.compare import Difference
-    from ingest.lake.lake import Lake, Tell
+    from ingest.tables.compare import Difference
+    from ingest.tables.lake import Lake, Tell
 
 app = typer.Typer()
 _OF_MESSAGES = ("kind", "batch", "source", "topic", "partition", "offset", "row")
@@ -82,7 +82,7 @@ def backfill(
     if (from_batch is None) == (last is None):
         raise ConfigError(["--from-batch and --last both say which batches: give one of them"])
     with locked(file, "backfill", deferred=accept, repairs=not accept) as lake:
-        from ingest.lake import decoded_with
+        from ingest.ledgers import decoded_with
 
         first = _first(lake, from_batch, last or 0)
         if accept:
@@ -109,7 +109,7 @@ def decode_again(lake: Lake, first: int, *, dry_run: bool, tell: Tell = silent) 
     """The batches from one on decoded again and the mirrors folded, also those that a killed command has left, or of other
     types than are declared.
     """
-    from ingest.lake import mirrors, targets
+    from ingest.ledgers import mirrors, targets
 
     rows = _silver(lake, dry_run, first - 1, tell)
     if dry_run:
@@ -140,7 +140,7 @@ def fold_again(lake: Lake, names: list[str], dry_run: bool, tell: Tell = silent)
 def _keep_in_catalog(lake: Lake, names: set[str]) -> None:
     """Register the columns that mirrors have now."""
     from ingest.catalog import sync
-    from ingest.lake import mirrors
+    from ingest.ledgers import mirrors
 
     paths = {mirror.path for mirror in mirrors.known(lake).values() if mirror.name in names}
     for text in sync.follow(lake, paths):
@@ -149,10 +149,10 @@ def _keep_in_catalog(lake: Lake, names: set[str]) -> None:
 
 def _check_again(lake: Lake, names: set[str], tell: Tell) -> None:
     """Check the mirrors that have new rows, so that the report is about these, in a lake that has checks."""
-    from ingest.gold.steps import steps_of
-    from ingest.lake import mirrors
-    from ingest.lake.schemas import CHECKS
+    from ingest.gold.plan.steps import steps_of
+    from ingest.ledgers import mirrors
     from ingest.quality.stage import check, complaints
+    from ingest.tables.schemas import CHECKS
 
     if not names or not lake.exists(CHECKS.name):
         return
@@ -279,10 +279,10 @@ def retry(file: PipelineFile, output_as: Output = "table") -> None:
 
     with opened(file, deferred=True) as lake:
         from ingest import run as running
-        from ingest.gold import completed
+        from ingest.gold.plan import completed
         from ingest.inspect import status
-        from ingest.lake import decisions, mirrors, pauses
-        from ingest.lake.decisions import RETRIED, Decision
+        from ingest.ledgers import decisions, mirrors, pauses
+        from ingest.ledgers.decisions import RETRIED, Decision
 
         now = completed.progress(lake)  # a table may have lost batches since: these are among those that lag
         lagging = now.lagging - pauses.paused(lake)  # also those that were held until a rebuild
@@ -342,7 +342,7 @@ def drop(
     output.refuse_blank(reason, "the mirror is removed")
     with locked(file, f"drop of {table}", deferred=True, deletes=True) as lake:
         from ingest.catalog import sync
-        from ingest.lake import dropping
+        from ingest.ledgers import dropping
 
         removed = dropping.drop(lake, table, reason)
         for text in sync.follow(lake, ()):
@@ -353,7 +353,9 @@ def drop(
 
 def _decide(file: Path, table: str, kind: str, reason: str, output_as: str) -> None:
     with opened(file, deferred=True) as lake:
-        from ingest.lake import decisions, lock, mirrors, pauses, removals
+        from ingest.ledgers import decisions, mirrors, pauses
+        from ingest.store import lock
+        from ingest.tables import removals
 
         mirror = mirrors.named(lake, table)
         state, is_paused = f"{kind}d", mirror.path in pauses.paused(lake)

@@ -52,8 +52,8 @@ def run(
     """Land what is new, decode it, fold it into the mirrors, check them; of several files one that cannot be used stops no other."""
     from ingest.config.model import AUTO, SPARK
     from ingest.config.scalars import one_of
-    from ingest.lake import identity
     from ingest.spark.deferred import begin
+    from ingest.tables import identity
 
     stages = _stages(stage)
     pause = output.seconds("--every", every) if every else None
@@ -109,7 +109,7 @@ def _loaded(file: Path, engine: str) -> Pipeline:
 
 def _look_before(pipelines: list[Pipeline], *, patient: bool) -> None:
     """Find a lake in use, or one that cannot be written, before Spark is started for nothing."""
-    from ingest.lake import lock, stores
+    from ingest.store import lock, stores
 
     for pipeline in pipelines:
         stores.remember_store(pipeline)
@@ -214,7 +214,7 @@ class Ticks:
 
     def _take_in(self) -> None:
         """Read files again that could not be used: one that is corrected joins the others."""
-        from ingest.lake import identity
+        from ingest.tables import identity
 
         for file, said in [*self.unusable.items()]:
             try:

@@ -40,7 +40,7 @@ def serve(
         import uvicorn  # noqa: F401
     except ImportError:
         raise SetupError("`ingest serve` needs two more packages: pip install 'ingest[serve]'.") from None
-    from ingest.lake.decisions import user
+    from ingest.ledgers.decisions import user
     from ingest.serve import guard, server
     from ingest.serve.app import Service
     from ingest.serve.background import JobRunner

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ingest.config import Pipeline, Source
-    from ingest.lake.lake import Lake
-    from ingest.lake.tables import Tables
     from ingest.spark.settings import Profile
+    from ingest.tables.lake import Lake
+    from ingest.tables.tables import Tables
 
 Taken = TypeVar("Taken")
 PipelineFile = Annotated[Path, typer.Argument(metavar="FILE", help="The pipeline file.")]
@@ -58,9 +58,9 @@ def session_for(
     time.tzset()
     from pyspark import SparkContext
 
-    from ingest.lake import lock
     from ingest.spark.deferred import Deferred
     from ingest.spark.session import can_wait, refuse_other_folders, session, stop
+    from ingest.store import lock
 
     warm = SparkContext._active_spark_context is not None
     first = pipelines[0]
@@ -91,7 +91,8 @@ def session_for(
 
 def _needs_spark(pipeline: Pipeline) -> bool:
     """True for a lake whose lock only Spark's client can hold."""
-    from ingest.lake import commits, stores
+    from ingest.store import stores
+    from ingest.tables import commits
 
     stores.remember_store(pipeline)
     return pipeline.is_stored and bool(commits.why_no_commits(pipeline.lake))
@@ -116,8 +117,8 @@ def all_looked_at(files: list[Path], faults: dict[Path, IngestError]) -> Iterato
 
     ``faults`` gets what is wrong with the others.
     """
-    from ingest.lake import stores
-    from ingest.lake.tables import LakeReader
+    from ingest.store import stores
+    from ingest.tables.tables import LakeReader
 
     why: list[str] = []
 
@@ -207,7 +208,7 @@ def _with_lakes(files: list[Path], *, to_look: bool = False) -> list[Pipeline]:
 
 def _refuse_other(lake: Tables) -> None:
     """Refuse a lake that belongs to another pipeline, and a store that holds none."""
-    from ingest.lake import identity
+    from ingest.tables import identity
 
     if not identity.look(lake).table_id and lake.pipeline.is_stored:
         raise _no_lake(lake.pipeline)
@@ -239,7 +240,8 @@ def locked(
     files from which they come back. What ``deletes`` rows for good excludes `maintain`, which writes files again.
     """
     with opened(file, deferred=deferred) as lake:
-        from ingest.lake import lock, removals
+        from ingest.store import lock
+        from ingest.tables import removals
 
         with lock.held(lake.pipeline.lake, purpose):
             if not repairs:
@@ -253,8 +255,8 @@ def all_opened(files: list[Path], *, deferred: bool = False, to_look: bool = Fal
     """The lakes of several pipeline files, in one session; an `IngestError` if one of them does not exist yet."""
     pipelines = _with_lakes(files, to_look=to_look)
     with session_for(pipelines, deferred=deferred) as spark:
-        from ingest.lake import identity
-        from ingest.lake.lake import Lake
+        from ingest.tables import identity
+        from ingest.tables.lake import Lake
 
         lakes = [Lake(spark, pipeline) for pipeline in pipelines]
         for lake in lakes:

@@ -31,7 +31,7 @@ ACTIONS = tuple(
     "domain_default rename_schema".split()
 )
 OF_TYPES = frozenset("make_type rename_type drop_type alter_type rename_label domain_default".split())
-"""Effects whose ``table`` is the name of a type; `ingest.lake.reach` makes of them what they do to tables."""
+"""Effects whose ``table`` is the name of a type; `ingest.ledgers.reach` makes of them what they do to tables."""
 DESCRIBING = frozenset(
     "drop_foreign_key references inherit disinherit make_type rename_type domain_default".split()
 )
@@ -111,7 +111,7 @@ class Effect:
     ``inherit`` and ``disinherit`` are of a table that depends on ``to``: its foreign key (``note`` says CASCADE if it
     deletes rows), or the table of which it is a child or (``note`` ``partition-of``) a partition.  Those of types name
     a type in the place of a table (`OF_TYPES`): ``rename_label`` has the old label as ``column``, and
-    ``relabel_column``, which `ingest.lake.reach` and `ingest.lake.announced` make of it, as ``default``, without ``to`` where
+    ``relabel_column``, which `ingest.ledgers.reach` and `ingest.ledgers.announced` make of it, as ``default``, without ``to`` where
     nothing says what became of it.  ``rename_schema`` names a schema or a
     database alone.
     """

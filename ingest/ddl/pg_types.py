@@ -1,6 +1,6 @@
 """Types, domains and schemas of PostgreSQL: what statements on them do to the tables that use them.
 
-Which tables these are, `ingest.lake.reach` knows. A type's identity is written as a table's is. A type, domain or schema
+Which tables these are, `ingest.ledgers.reach` knows. A type's identity is written as a table's is. A type, domain or schema
 that is made here does nothing to rows; it is described for the statements that use it. An enumeration's labels may also be
 listed by the messages of rows (`relabelled`).
 """

@@ -34,7 +34,7 @@ def stored(literal: Token, logical: str, declared: str) -> str:
     if name in _READERS:
         return _READERS[name](literal.text, sizes)
     if logical == "unknown":
-        return literal.text  # an enum, or a domain, whose type `ingest.lake.reach` knows
+        return literal.text  # an enum, or a domain, whose type `ingest.ledgers.reach` knows
     raise ValueError(f"how {declared} prints a value is not known here")
 
 

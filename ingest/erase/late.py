@@ -14,18 +14,19 @@ import pyarrow as pa
 
 from ingest.erase.remove import Removal
 from ingest.erase.replacements import SEALED, Replacing, opened, replay_row, rows_of
-from ingest.lake import barriers, decisions, duck, sealing
-from ingest.lake.decisions import ERASED_LATE, Decision
-from ingest.lake.lake import Lake
-from ingest.lake.rejects import PLACE, REPLAY
-from ingest.lake.schemas import BOOKS, BRONZE
-from ingest.lake.starts import parted
-from ingest.lake.tables import Row, Tables
+from ingest.ledgers import barriers, decisions, sealing
+from ingest.ledgers.decisions import ERASED_LATE, Decision
+from ingest.ledgers.rejects import PLACE, REPLAY
+from ingest.ledgers.starts import parted
 from ingest.silver import split_lookup
 from ingest.silver.decode import lifting
 from ingest.silver.lift import INPUT, SourceDecoder
 from ingest.silver.messages import of_batches
 from ingest.silver.split_messages import Spot
+from ingest.tables import duck
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import BOOKS, BRONZE
+from ingest.tables.tables import Row, Tables
 
 _COLUMNS = BRONZE.part(*INPUT)
 

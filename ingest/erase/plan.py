@@ -25,17 +25,18 @@ from ingest.fold import Key
 from ingest.formats import ingest_snapshot
 from ingest.gold import evidence
 from ingest.gold.explain import masked_key
-from ingest.gold.stretches import Spoken, Stretch, of_rows
-from ingest.lake import barriers, condensed, decisions, duck, feeds, histories, mirrors, snapshots
-from ingest.lake.barriers import Barrier, Barriers
-from ingest.lake.json_cells import list_in
-from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror
-from ingest.lake.names import mirror_path
-from ingest.lake.rejects import PLACE
-from ingest.lake.stamps import change_of
-from ingest.lake.tables import Row, Tables
+from ingest.gold.fold.stretches import Spoken, Stretch, of_rows
+from ingest.ledgers import barriers, condensed, decisions, feeds, histories, mirrors
+from ingest.ledgers.barriers import Barrier, Barriers
+from ingest.ledgers.mirrors import Mirror
+from ingest.ledgers.rejects import PLACE
+from ingest.ledgers.stamps import change_of
 from ingest.order import is_weak, last_repeat, order_of, other_half, same_place
+from ingest.store.names import mirror_path
+from ingest.tables import duck, snapshots
+from ingest.tables.json_cells import list_in
+from ingest.tables.lake import Lake
+from ingest.tables.tables import Row, Tables
 
 FILE = "erasing.json"
 AT_ONCE = 500  # keys or places in one question

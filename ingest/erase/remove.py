@@ -23,18 +23,19 @@ from ingest.erase.quotes import Quotes
 from ingest.erase.replacements import replaced
 from ingest.formats import ingest_snapshot
 from ingest.gold import feeds as filling
-from ingest.lake import commits, decisions, duck, feeds, histories, log, mirrors, snapshots, staging
-from ingest.lake.barriers import GONE, HEADER, Barrier
-from ingest.lake.decisions import ALERT, ERASE, ERASE_SECRET, ERASED, Decision
-from ingest.lake.lake import Lake, Tell
-from ingest.lake.maintenance import cleaning_session, run_vacuum
-from ingest.lake.mirrors import Mirror
-from ingest.lake.names import literal, quoted
-from ingest.lake.rejects import PLACE
-from ingest.lake.schemas import BRONZE, CHANGES, CHECKS, DECISIONS, REJECTS, RUNS, TableSchema
-from ingest.lake.tables import LOG_DAYS, Row, Tables
+from ingest.ledgers import decisions, feeds, histories, mirrors
+from ingest.ledgers.barriers import GONE, HEADER, Barrier
+from ingest.ledgers.decisions import ALERT, ERASE, ERASE_SECRET, ERASED, Decision
+from ingest.ledgers.maintenance import cleaning_session, run_vacuum
+from ingest.ledgers.mirrors import Mirror
+from ingest.ledgers.rejects import PLACE
 from ingest.quality.catalogue import LAST_RUN
 from ingest.spark.settings import USER_METADATA
+from ingest.store.names import literal, quoted
+from ingest.tables import commits, duck, log, snapshots, staging
+from ingest.tables.lake import Lake, Tell
+from ingest.tables.schemas import BRONZE, CHANGES, CHECKS, DECISIONS, REJECTS, RUNS, TableSchema
+from ingest.tables.tables import LOG_DAYS, Row, Tables
 
 LOG = "_delta_log"
 _SETTINGS = {

@@ -13,18 +13,19 @@ from ingest.decoding.split import SPLIT
 from ingest.erase import unread_parts
 from ingest.erase.plan import Erasure, batched
 from ingest.errors import IngestError, command
-from ingest.lake import duck, sealing
-from ingest.lake.barriers import GONE, HEADER, Barrier, Barriers, left_of
-from ingest.lake.envelope import Opener, Parts
-from ingest.lake.lake import Lake
-from ingest.lake.rejects import PLACE, REPLAY
-from ingest.lake.schemas import BRONZE
-from ingest.lake.tables import Row, Tables
+from ingest.ledgers import sealing
+from ingest.ledgers.barriers import GONE, HEADER, Barrier, Barriers, left_of
+from ingest.ledgers.rejects import PLACE, REPLAY
 from ingest.silver import split_lookup
 from ingest.silver.lift import Lifting, SourceDecoder
 from ingest.silver.messages import Messages
 from ingest.silver.registry import schemas
 from ingest.silver.split_messages import Spot, Wholes
+from ingest.store.envelope import Opener, Parts
+from ingest.tables import duck
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import BRONZE
+from ingest.tables.tables import Row, Tables
 
 SEALED = "sealed"  # a row's bytes as bronze has them, next to what they were sealed from
 

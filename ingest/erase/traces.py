@@ -10,11 +10,11 @@ from ingest.erase.quotes import Quotes
 from ingest.errors import command, counted
 from ingest.fold import Key
 from ingest.gold import evidence
-from ingest.lake import duck
-from ingest.lake.barriers import GONE, Barrier
-from ingest.lake.mirrors import Mirror
-from ingest.lake.rejects import PLACE, key_of
-from ingest.lake.tables import Row, Tables
+from ingest.ledgers.barriers import GONE, Barrier
+from ingest.ledgers.mirrors import Mirror
+from ingest.ledgers.rejects import PLACE, key_of
+from ingest.tables import duck
+from ingest.tables.tables import Row, Tables
 
 
 def rejects(lake: Tables, erasure: Erasure, mirror: Mirror) -> list[Row]:

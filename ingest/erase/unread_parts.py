@@ -14,11 +14,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from ingest.decoding.split import SPLIT, MessagePart
 from ingest.erase.quotes import LONG, SURE
-from ingest.lake import duck
-from ingest.lake.envelope import Opener
-from ingest.lake.lake import Lake
 from ingest.silver import split_lookup
 from ingest.silver.split_messages import LENGTH, Spot
+from ingest.store.envelope import Opener
+from ingest.tables import duck
+from ingest.tables.lake import Lake
 from ingest.values.charsets import CHARSETS
 
 _CUT = 6  # bytes of a value that is cut where a neighbour is missing; fewer are found anywhere

@@ -7,7 +7,7 @@ Documents: Debezium's connector pages (``documentation/modules/ROOT/pages/connec
 - Snapshot rows carry the position of their snapshot. A log that is written at commit (MySQL, Oracle,
   SQL Server) places them exactly by it, incremental ones too. PostgreSQL's ``lsn`` is where a change was
   written, which may lie before a snapshot that did not see it yet: rows of its initial snapshot are phase
-  0. Silver places those of a later one at their position (`ingest.lake.later_loads`). Rows of an incremental snapshot were compared with the stream around them and keep their place.
+  0. Silver places those of a later one at their position (`ingest.ledgers.later_loads`). Rows of an incremental snapshot were compared with the stream around them and keep their place.
 - A changed key arrives as a delete and a create of one position; the header ``__debezium.oldkey`` of the
   create gives the old key, under which unavailable values are to be found.
 - Unchanged large values are sent as a placeholder: such a column is absent and the row partial.

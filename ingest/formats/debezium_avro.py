@@ -8,7 +8,7 @@ and is read there; here is only how they are written:
 - Connect's types and semantic names are given next to the Avro ones as ``connect.type``, ``connect.name`` and
   ``connect.parameters``. Avro's own logical types are the fallback.
 - Names that Avro does not allow were changed by the connector before sending. Statements of the schema-change topic have the
-  source's own; they are read under those of the rows (`ingest.lake.adjusted_names`).
+  source's own; they are read under those of the rows (`ingest.ledgers.adjusted_names`).
 """
 
 from __future__ import annotations

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 from ingest.change import LaneId
 from ingest.config import target
 from ingest.errors import IngestError, command
-from ingest.gold import completed, policy
-from ingest.gold import ledger as ledgers
-from ingest.gold.policy import Subject, Verdict
-from ingest.lake import decisions, lanes, mirrors
-from ingest.lake.decisions import APPROVE, DISMISS, Decision
-from ingest.lake.logged_statements import Statement, approved_ahead
-from ingest.lake.mirrors import Mirror
-from ingest.lake.names import mirror_path
-from ingest.lake.resolve import hides_rows
-from ingest.lake.tables import Tables
+from ingest.gold.plan import completed, policy
+from ingest.gold.plan import ledger as ledgers
+from ingest.gold.plan.policy import Subject, Verdict
+from ingest.ledgers import decisions, lanes, mirrors
+from ingest.ledgers.decisions import APPROVE, DISMISS, Decision
+from ingest.ledgers.logged_statements import Statement, approved_ahead
+from ingest.ledgers.mirrors import Mirror
+from ingest.ledgers.resolve import hides_rows
+from ingest.store.names import mirror_path
+from ingest.tables.tables import Tables
 
 if TYPE_CHECKING:
-    from ingest.lake.lake import Lake
+    from ingest.tables.lake import Lake
 
 
 NO_EFFECT = "of no effect here"

@@ -17,11 +17,12 @@ from typing import Any
 
 from ingest.change import TableId
 from ingest.errors import command
-from ingest.gold import completed
-from ingest.gold.completed import Progress
-from ingest.lake import duck, mirrors, rejects
-from ingest.lake.mirrors import Mirror
-from ingest.lake.tables import Row, Tables
+from ingest.gold.plan import completed
+from ingest.gold.plan.completed import Progress
+from ingest.ledgers import mirrors, rejects
+from ingest.ledgers.mirrors import Mirror
+from ingest.tables import duck
+from ingest.tables.tables import Row, Tables
 
 MARKS, ELSEWHERE, CHANGES = "marks", "marks of another topic", "changes"
 """How sure it is, the surest first.

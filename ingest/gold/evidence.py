@@ -16,17 +16,18 @@ from ingest import types
 from ingest.change import Change, Image, LaneId
 from ingest.errors import IngestError, counted
 from ingest.fold import Key, KeyCellError, SchemaStep, key_of_change, key_of_texts
-from ingest.gold.past_keys import LaneEvent, rebased
-from ingest.gold.steps import steps_of
-from ingest.lake import duck, mirrors
-from ingest.lake import lanes as sent
-from ingest.lake import rejects as rejected
-from ingest.lake.announced import announced
-from ingest.lake.mirrors import Column, Mirror
-from ingest.lake.rejects import PLACE
-from ingest.lake.schemas import DDL
-from ingest.lake.stamps import NO_STAMPS, change_of, stamps_of
-from ingest.lake.tables import Tables
+from ingest.gold.fold.past_keys import LaneEvent, rebased
+from ingest.gold.plan.steps import steps_of
+from ingest.ledgers import lanes as sent
+from ingest.ledgers import mirrors
+from ingest.ledgers import rejects as rejected
+from ingest.ledgers.announced import announced
+from ingest.ledgers.mirrors import Column, Mirror
+from ingest.ledgers.rejects import PLACE
+from ingest.ledgers.stamps import NO_STAMPS, change_of, stamps_of
+from ingest.tables import duck
+from ingest.tables.schemas import DDL
+from ingest.tables.tables import Tables
 from ingest.values.typed_values import held
 
 ROW = (

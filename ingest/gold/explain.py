@@ -18,18 +18,18 @@ from ingest.change import Change, Image, LaneId, Op
 from ingest.config.masks import Masks
 from ingest.fold import Key, Placed, Row, SchemaStep, Step, Table, place_in_history
 from ingest.gold import evidence
-from ingest.gold.completed import folded
+from ingest.gold.plan.completed import folded
 from ingest.images_before import NEVER_CAME, WHOLE, Chain, Excuse, ImagesBefore, Link, in_words
-from ingest.lake import mirrors as known_mirrors
-from ingest.lake.conditions import ConditionError, met_by_row, value_by_row
-from ingest.lake.lanes import tells_inserts
-from ingest.lake.mirrors import Mirror
-from ingest.lake.names import mirror_path
-from ingest.lake.raw import Raw, raw
-from ingest.lake.rejects import PLACE
-from ingest.lake.stamps import change_of
-from ingest.lake.tables import Tables
+from ingest.ledgers import mirrors as known_mirrors
+from ingest.ledgers.conditions import ConditionError, met_by_row, value_by_row
+from ingest.ledgers.lanes import tells_inserts
+from ingest.ledgers.mirrors import Mirror
+from ingest.ledgers.raw import Raw, raw
+from ingest.ledgers.rejects import PLACE
+from ingest.ledgers.stamps import change_of
 from ingest.order import Order, order_of, same_place
+from ingest.store.names import mirror_path
+from ingest.tables.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)

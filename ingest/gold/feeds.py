@@ -18,14 +18,14 @@ from ingest.change import LaneId
 from ingest.errors import HeldError, first_line
 from ingest.fold import Key, KeyCellError, key_of_texts
 from ingest.gold import evidence
-from ingest.lake import delta, duck
-from ingest.lake.datafiles import Files
-from ingest.lake.delta import Snapshot, UnreadableError
-from ingest.lake.feeds import DELETE, INSERT, STAGE, UPDATE, schema_of, version
-from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Column, Mirror
-from ingest.lake.stamps import change_of
-from ingest.lake.tables import Tables, scan
+from ingest.ledgers.feeds import DELETE, INSERT, STAGE, UPDATE, schema_of, version
+from ingest.ledgers.mirrors import Column, Mirror
+from ingest.ledgers.stamps import change_of
+from ingest.tables import delta, duck
+from ingest.tables.datafiles import Files
+from ingest.tables.delta import Snapshot, UnreadableError
+from ingest.tables.lake import Lake
+from ingest.tables.tables import Tables, scan
 
 AT_ONCE = 50_000  # rows in memory
 CAUSES_AT_MOST = 200_000  # changes of a lane, of which the last one of each key is looked for

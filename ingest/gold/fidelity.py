@@ -18,12 +18,13 @@ import pyarrow.compute as pc
 
 from ingest import types
 from ingest.gold import evidence
-from ingest.gold.arrow_values import typed_column
-from ingest.gold.completed import folded
-from ingest.lake import duck, mirrors
-from ingest.lake.compare import TableState
-from ingest.lake.mirrors import Column, Mirror
-from ingest.lake.tables import Tables
+from ingest.gold.fold.arrow_values import typed_column
+from ingest.gold.plan.completed import folded
+from ingest.ledgers import mirrors
+from ingest.ledgers.mirrors import Column, Mirror
+from ingest.tables import duck
+from ingest.tables.compare import TableState
+from ingest.tables.tables import Tables
 from ingest.values.dates_and_times import CUT_DIGITS
 
 AT_ONCE = 50_000  # changes in memory

@@ -15,25 +15,26 @@ from ingest.change import LaneId, TableId, lane_of
 from ingest.config import Pipeline
 from ingest.errors import HeldError, counted
 from ingest.fold import Placed, fold
-from ingest.gold import carried, failover, foreign_commits
-from ingest.gold.carried import Carried
-from ingest.gold.completed import complete
-from ingest.gold.ledger import Ledger
-from ingest.gold.mirror_schema import Plan, decide
-from ingest.gold.planner import FoldPlan, budget, marking, whole_of, with_statements, work_of
-from ingest.gold.work import Books, Job, catch_up, jobs, last_batches, open_books, routes_of, stated
-from ingest.lake import conditions, faults, lanes, mirrors, pauses, targets
-from ingest.lake.books import Line
-from ingest.lake.delta import NO_TABLE, Snapshot
-from ingest.lake.former_names import Move
-from ingest.lake.logged_statements import Statement, counting, decided
-from ingest.lake.logged_statements import carried as carried_rows
-from ingest.lake.mirrors import Column, Mirror
-from ingest.lake.resolve import Came, Sent, resolved
-from ingest.lake.stamps import change_of
-from ingest.lake.tables import Tables
-from ingest.lake.understood import logged, understood
+from ingest.gold.apply.planner import FoldPlan, budget, marking, whole_of, with_statements, work_of
+from ingest.gold.plan import carried, failover, foreign_commits
+from ingest.gold.plan.carried import Carried
+from ingest.gold.plan.completed import complete
+from ingest.gold.plan.ledger import Ledger
+from ingest.gold.plan.mirror_schema import Plan, decide
+from ingest.gold.plan.work import Books, Job, catch_up, jobs, last_batches, open_books, routes_of, stated
+from ingest.ledgers import conditions, lanes, mirrors, pauses, targets
+from ingest.ledgers.books import Line
+from ingest.ledgers.former_names import Move
+from ingest.ledgers.logged_statements import Statement, counting, decided
+from ingest.ledgers.logged_statements import carried as carried_rows
+from ingest.ledgers.mirrors import Column, Mirror
+from ingest.ledgers.resolve import Came, Sent, resolved
+from ingest.ledgers.stamps import change_of
+from ingest.ledgers.understood import logged, understood
 from ingest.order import order_of
+from ingest.store import faults
+from ingest.tables.delta import NO_TABLE, Snapshot
+from ingest.tables.tables import Tables
 
 AGAIN = "it is folded again from its first change"
 CREATE, CHANGE, FOLD, HOLD, WAIT = "create", "change", "fold", "hold", "wait"

@@ -15,23 +15,26 @@ from pyspark.sql import DataFrame
 
 from ingest.config import TableRule, target
 from ingest.errors import IngestError, command
-from ingest.gold import completed, mirror_table
-from ingest.gold.batch import Backlog
-from ingest.gold.completed import STAGE
-from ingest.gold.results import Folded
+from ingest.gold.apply import mirror_table
+from ingest.gold.plan import completed
+from ingest.gold.plan.batch import Backlog
+from ingest.gold.plan.completed import STAGE
+from ingest.gold.plan.results import Folded
+from ingest.gold.plan.work import Books, open_books
 from ingest.gold.stage import apply
-from ingest.gold.work import Books, open_books
-from ingest.lake import decisions, duck, faults, histories, mirrors, rejects, removals, targets
-from ingest.lake.commits import Staged
-from ingest.lake.compare import Difference, TableState, as_sets, by_key
-from ingest.lake.datafiles import table_of
-from ingest.lake.decisions import REBUILT, Decision
-from ingest.lake.lake import Lake, Tell
-from ingest.lake.mirrors import Mirror
-from ingest.lake.names import MIRRORS, mirror_path
-from ingest.lake.schemas import REJECTS, RUNS
-from ingest.lake.staging import shadow_of
-from ingest.lake.tables import Row, Tables
+from ingest.ledgers import decisions, histories, mirrors, rejects, targets
+from ingest.ledgers.decisions import REBUILT, Decision
+from ingest.ledgers.mirrors import Mirror
+from ingest.store import faults
+from ingest.store.names import MIRRORS, mirror_path
+from ingest.tables import duck, removals
+from ingest.tables.commits import Staged
+from ingest.tables.compare import Difference, TableState, as_sets, by_key
+from ingest.tables.datafiles import table_of
+from ingest.tables.lake import Lake, Tell
+from ingest.tables.schemas import REJECTS, RUNS
+from ingest.tables.staging import shadow_of
+from ingest.tables.tables import Row, Tables
 
 _TABLE = ("kind", "database", "schema", "table", "key", "raw")
 _NAMED = {"cell": (*_TABLE, "column"), "change": (*_TABLE, "topic", "partition", "offset")}

@@ -13,15 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from ingest.errors import HeldError, StoreError, command, counted
-from ingest.gold import collision, history
-from ingest.gold.batch import NO_BACKLOG, Backlog, Batch, plan_batch
-from ingest.gold.mirror_schema import RETYPED, Plan, is_recomputed, recomputed
-from ingest.gold.planner import FoldPlan, Work, fold_plan
-from ingest.gold.results import Folded, MirrorCommit
-from ingest.gold.work import Books
-from ingest.lake import conditions, decisions, mirrors
-from ingest.lake.lake import Lake, Tell
-from ingest.lake.mirrors import Mirror
+from ingest.gold.apply import history
+from ingest.gold.apply.planner import FoldPlan, Work, fold_plan
+from ingest.gold.fold import collision
+from ingest.gold.plan.batch import NO_BACKLOG, Backlog, Batch, plan_batch
+from ingest.gold.plan.mirror_schema import RETYPED, Plan, is_recomputed, recomputed
+from ingest.gold.plan.results import Folded, MirrorCommit
+from ingest.gold.plan.work import Books
+from ingest.ledgers import conditions, decisions, mirrors
+from ingest.ledgers.mirrors import Mirror
+from ingest.tables.lake import Lake, Tell
 
 THREADS = 3  # more threads do not help: a MERGE's cost is planning and commits (see benchmarks)
 TRIES = 5  # to commit to a mirror that other writers commit to
@@ -90,7 +91,7 @@ class _Stage:
         new = [fold for fold in folds if fold.work]
         if not new:
             return {}
-        from ingest.gold.apply_arrow import fold  # few batches need delta-rs
+        from ingest.gold.apply.apply_arrow import fold  # few batches need delta-rs
 
         self.tell("gold", f"folding {counted(len(new), 'mirror')}")
         for pending in new:
@@ -239,7 +240,7 @@ def _next_try(tries: int, table: Mirror) -> int:
 
 def _skip(lake: Lake, fold: FoldPlan, result: Folded) -> None:
     """Note that a mirror has no new changes, and finish what a run killed after its merge left undone."""
-    from ingest.gold import apply_merge  # Spark's
+    from ingest.gold.apply import apply_merge  # Spark's
 
     result.state, result.version = "skipped", fold.before.version
     apply_merge.finish(lake, fold.plan.mirror, fold.before)

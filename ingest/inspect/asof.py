@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from ingest.change import TableId
-from ingest.lake import mirrors as decided
-from ingest.lake.mirrors import Mirror
-from ingest.lake.names import mirror_path
-from ingest.lake.tables import Tables
+from ingest.ledgers import mirrors as decided
+from ingest.ledgers.mirrors import Mirror
+from ingest.store.names import mirror_path
+from ingest.tables.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)

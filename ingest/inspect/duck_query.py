@@ -18,8 +18,9 @@ import msgspec
 
 from ingest.change import TableId
 from ingest.errors import IngestError
-from ingest.lake import duck, stores
-from ingest.lake.query import TABLE_FUNCTIONS, rewrite
+from ingest.store import stores
+from ingest.tables import duck
+from ingest.tables.query import TABLE_FUNCTIONS, rewrite
 from ingest.values import shortened
 
 if TYPE_CHECKING:

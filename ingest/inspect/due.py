@@ -10,10 +10,11 @@ from functools import cache
 from ingest.change import TableId
 from ingest.config import Source, target
 from ingest.errors import counted
-from ingest.lake import duck, mirrors, schedules, targets
-from ingest.lake.decisions import INCOMPARABLE
-from ingest.lake.tables import Row, Tables
+from ingest.ledgers import mirrors, schedules, targets
+from ingest.ledgers.decisions import INCOMPARABLE
 from ingest.quality.catalogue import RECONCILED, WARN, duration
+from ingest.tables import duck
+from ingest.tables.tables import Row, Tables
 
 NOW = dt.datetime.fromtimestamp(0, dt.UTC).replace(tzinfo=None)  # due since ever
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ingest.catalog import registrations
-from ingest.lake import mirrors, targets
-from ingest.lake.schemas import CHECKS, RUNS
-from ingest.lake.tables import Tables
+from ingest.ledgers import mirrors, targets
+from ingest.tables.schemas import CHECKS, RUNS
+from ingest.tables.tables import Tables
 
 
 def is_finished(lake: Tables, last: int, stages: Collection[str]) -> bool:

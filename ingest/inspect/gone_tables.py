@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from ingest.lake import duck
-from ingest.lake import mirrors as known_mirrors
-from ingest.lake.decisions import DISMISS
-from ingest.lake.lanes import with_rows
-from ingest.lake.logged_statements import by_lane, effects_on
-from ingest.lake.tables import Tables
-from ingest.lake.timeline import departure
+from ingest.ledgers import mirrors as known_mirrors
+from ingest.ledgers.decisions import DISMISS
+from ingest.ledgers.lanes import with_rows
+from ingest.ledgers.logged_statements import by_lane, effects_on
+from ingest.ledgers.timeline import departure
+from ingest.tables import duck
+from ingest.tables.tables import Tables
 
 if TYPE_CHECKING:
     from ingest.gold.approval import Listed

@@ -9,13 +9,15 @@ from ingest.bronze import files, moved
 from ingest.bronze.positions import read_so_far
 from ingest.config import Pipeline, Source
 from ingest.errors import StoreError
-from ingest.gold import completed
+from ingest.gold.plan import completed
 from ingest.inspect.finished import is_finished
-from ingest.lake import identity, missing_inputs, snapshots, stores, targets, whole_files
-from ingest.lake.identity import Seen
-from ingest.lake.schemas import BRONZE
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import missing_inputs, targets, whole_files
 from ingest.result import Result
+from ingest.store import stores
+from ingest.tables import identity, snapshots
+from ingest.tables.identity import Seen
+from ingest.tables.schemas import BRONZE
+from ingest.tables.tables import LakeReader
 
 
 def idle(

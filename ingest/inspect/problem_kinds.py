@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ingest.lake.mirrors import EXCLUDED
+from ingest.ledgers.mirrors import EXCLUDED
 from ingest.quality.catalogue import (
     CHECKS,
     FOLD_FAILED,

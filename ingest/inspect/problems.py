@@ -20,30 +20,26 @@ from ingest.catalog import registrations
 from ingest.change import TableId
 from ingest.config import load
 from ingest.errors import ConfigError, HeldError, IngestError, agreeing, command, counted, explain_command
-from ingest.gold import completed
-from ingest.gold.policy import PARTLY
+from ingest.gold.plan import completed
+from ingest.gold.plan.policy import PARTLY
 from ingest.inspect.due import overdue
 from ingest.inspect.gone_tables import departed
 from ingest.inspect.problem_kinds import AGE, ERROR, OK, WARN, state_of, verb_of
 from ingest.inspect.problem_kinds import OF_THE_LAKE as KINDS
-from ingest.lake import (
+from ingest.ledgers import (
     barriers,
     decisions,
     decoded_with,
-    duck,
-    identity,
     idle_rules,
-    lock,
     missing_inputs,
     sealing,
     targets,
     whole_files,
 )
-from ingest.lake import mirrors as known_mirrors
-from ingest.lake.books import MISDATED, PRESENT_SQL, ahead_sql, misdated
-from ingest.lake.decisions import ACKNOWLEDGE, Decision
-from ingest.lake.logged_statements import approved_ahead
-from ingest.lake.tables import Tables
+from ingest.ledgers import mirrors as known_mirrors
+from ingest.ledgers.books import MISDATED, PRESENT_SQL, ahead_sql, misdated
+from ingest.ledgers.decisions import ACKNOWLEDGE, Decision
+from ingest.ledgers.logged_statements import approved_ahead
 from ingest.quality.catalogue import (
     CHECKS,
     LAST_RUN,
@@ -53,11 +49,14 @@ from ingest.quality.catalogue import (
     key_cells,
 )
 from ingest.quality.report_model import STATEMENT, Facts, TableFact
+from ingest.store import lock
+from ingest.tables import duck, identity
+from ingest.tables.tables import Tables
 
 if TYPE_CHECKING:
     from ingest.gold.approval import Listed
-    from ingest.lake.lake import Lake
     from ingest.quality import report
+    from ingest.tables.lake import Lake
 
 LONGEST = 500  # characters of a subject
 _OLD = CHECKS[AGE].fault

@@ -17,10 +17,12 @@ from ingest.errors import IngestError, command
 from ingest.inspect import asof, duck_query, query_process
 from ingest.inspect.duck_query import Bounds, Question, Scans
 from ingest.inspect.status import histories_of
-from ingest.lake import delta, faults, feeds, histories, stores, whole_files
-from ingest.lake import mirrors as known_mirrors
-from ingest.lake.schemas import ALL, BRONZE
-from ingest.lake.tables import Tables, scan
+from ingest.ledgers import feeds, histories, whole_files
+from ingest.ledgers import mirrors as known_mirrors
+from ingest.store import faults, stores
+from ingest.tables import delta
+from ingest.tables.schemas import ALL, BRONZE
+from ingest.tables.tables import Tables, scan
 
 
 @dataclass(frozen=True, slots=True)

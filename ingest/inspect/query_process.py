@@ -28,7 +28,8 @@ from ingest.errors import IngestError, unexpected
 from ingest.inspect import confinement, duck_query
 from ingest.inspect.duck_query import QueryResult, Question, Scans
 from ingest.inspect.exact_json import encoded
-from ingest.lake import query, stores
+from ingest.store import stores
+from ingest.tables import query
 
 GRACE = 1.0  # seconds after the time limit in which the process is ended by the system
 _EXPANDED = 8  # bytes of JSON for one of a result, at most

@@ -11,25 +11,28 @@ from typing import Any
 
 from ingest.change import TableId
 from ingest.errors import HeldError, IngestError, command, counted
-from ingest.gold import approval, completed, foreign_commits
+from ingest.gold import approval
 from ingest.gold import complete_until as completeness
 from ingest.gold.approval import Listed
 from ingest.gold.complete_until import Complete
+from ingest.gold.plan import completed, foreign_commits
 from ingest.inspect import problems
 from ingest.inspect.finished import is_finished
 from ingest.inspect.gone_tables import departed
 from ingest.inspect.problem_kinds import OK, PAUSED, worst
 from ingest.inspect.problems import Problem
-from ingest.lake import books, decoded_with, duck, faults, feeds, histories, pauses, rejects
-from ingest.lake import mirrors as known_mirrors
-from ingest.lake.delta import NO_TABLE
-from ingest.lake.json_cells import object_in
-from ingest.lake.mirrors import Mirror
-from ingest.lake.names import FEEDS, MIRRORS
-from ingest.lake.schemas import BRONZE, CPU
-from ingest.lake.tables import Row, Tables
+from ingest.ledgers import books, decoded_with, feeds, histories, pauses, rejects
+from ingest.ledgers import mirrors as known_mirrors
+from ingest.ledgers.mirrors import Mirror
 from ingest.quality.report_model import Facts
 from ingest.spark.jobs import recorded, said
+from ingest.store import faults
+from ingest.store.names import FEEDS, MIRRORS
+from ingest.tables import duck
+from ingest.tables.delta import NO_TABLE
+from ingest.tables.json_cells import object_in
+from ingest.tables.schemas import BRONZE, CPU
+from ingest.tables.tables import Row, Tables
 from ingest.values import shortened
 
 # what a mirror's line has of its entry as it is

@@ -12,7 +12,7 @@ from ingest.fold import OPEN
 if TYPE_CHECKING:
     from ingest.change import Image
     from ingest.gold.explain import Story, StoryEffect, StoryEvent
-    from ingest.lake.raw import Raw
+    from ingest.ledgers.raw import Raw
 
 
 def lines(story: Story) -> list[str]:

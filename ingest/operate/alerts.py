@@ -33,8 +33,8 @@ from ingest.spark.deferred import NoSession, is_usable
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ingest.lake.lake import Lake
-    from ingest.lake.tables import Tables
+    from ingest.tables.lake import Lake
+    from ingest.tables.tables import Tables
 
 FIRING, LASTING, OVER = "firing", "lasting", "over"
 STOPPED = "run stopped"  # the cause of a run that ended in the middle
@@ -115,7 +115,7 @@ class AlertSender:
     def _send(self, spark: SparkSession, pipeline: Pipeline, stopped: str = "") -> None:
         if not pipeline.alerts:
             return
-        from ingest.lake.lake import Lake
+        from ingest.tables.lake import Lake
 
         try:
             for text in tell(Lake(spark, pipeline), stopped):
@@ -134,8 +134,8 @@ def tell(lake: Lake, stopped: str = "") -> list[str]:
 
     Returns one sentence for each target that did not take its alerts, which the next run tries again.
     """
-    from ingest.lake import decisions
-    from ingest.lake.decisions import ALERT, Decision
+    from ingest.ledgers import decisions
+    from ingest.ledgers.decisions import ALERT, Decision
 
     pipeline, now = lake.pipeline, dt.datetime.now(dt.UTC)
     if not pipeline.alerts:
@@ -201,7 +201,7 @@ def _note(kept: dict[str, dict[str, Any]], key: str, sent: list[Alert], now: dt.
 
 def _known(lake: Tables) -> dict[str, dict[str, Any]]:
     """What was sent and was not over, by its cause."""
-    from ingest.lake import decisions
+    from ingest.ledgers import decisions
 
     newest = decisions.read(lake).newest(decisions.ALERT)
     return {name: row.value for name, row in newest.items() if row.value["state"] == FIRING}

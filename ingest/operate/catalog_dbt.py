@@ -14,13 +14,13 @@ from typing import Any
 from ingest.catalog.entries import Registered
 from ingest.change import TableId
 from ingest.errors import visible
-from ingest.lake import lanes, mirrors
-from ingest.lake.books import NEWEST_SQL
-from ingest.lake.duck import text as single
-from ingest.lake.names import of_table, quoted
-from ingest.lake.schemas import BOOKS
-from ingest.lake.tables import Tables
+from ingest.ledgers import lanes, mirrors
+from ingest.ledgers.books import NEWEST_SQL
 from ingest.operate.catalog_sql import NAMES, Names, remark
+from ingest.store.names import of_table, quoted
+from ingest.tables.duck import text as single
+from ingest.tables.schemas import BOOKS
+from ingest.tables.tables import Tables
 
 _HISTORY = "__history"
 _TESTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")  # a column's name that needs no quotes

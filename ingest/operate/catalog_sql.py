@@ -17,12 +17,12 @@ from ingest.change import TableId
 from ingest.config import is_stored
 from ingest.errors import visible
 from ingest.inspect import status
-from ingest.lake import histories, mirrors
-from ingest.lake.duck import name as double
-from ingest.lake.duck import text as single
-from ingest.lake.mirrors import Mirror
-from ingest.lake.names import folded, literal, quoted
-from ingest.lake.tables import Tables
+from ingest.ledgers import histories, mirrors
+from ingest.ledgers.mirrors import Mirror
+from ingest.store.names import folded, literal, quoted
+from ingest.tables.duck import name as double
+from ingest.tables.duck import text as single
+from ingest.tables.tables import Tables
 
 
 def registered(lake: Tables) -> list[Registered]:

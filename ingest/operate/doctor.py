@@ -207,9 +207,9 @@ def _database(pipeline: Pipeline, source: Source, database: Database) -> Finding
 
 def _tables(pipeline: Pipeline, source: Source, database: Database) -> list[TableId]:
     """The source's tables that the lake has mirrors of; before the first run those that the pipeline file names."""
-    from ingest.lake.tables import LakeReader
     from ingest.source.database import named
     from ingest.source.reconcile import tables_of
+    from ingest.tables.tables import LakeReader
 
     tables = tables_of(LakeReader(pipeline), source) if not pipeline.is_stored else []
     if tables or len(pipeline.sources) > 1:  # an entry does not say whose tables it is about

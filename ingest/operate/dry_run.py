@@ -28,27 +28,29 @@ from ingest.config import Pipeline, Source, TableRule, matches, target
 from ingest.config.scalars import nearest
 from ingest.errors import StoreError, command, counted
 from ingest.formats import ingest_snapshot
-from ingest.gold import completed
 from ingest.gold import preview as gold
+from ingest.gold.plan import completed
 from ingest.gold.preview import CHANGE, CREATE, FOLD, HOLD, Foreseen, LakeState
-from ingest.lake import decoded_with, identity, lanes, stores, targets
-from ingest.lake import mirrors as known_mirrors
-from ingest.lake.books import Line, misdated
-from ingest.lake.identity import Seen
-from ingest.lake.mirrors import Column, names
-from ingest.lake.schemas import BRONZE
-from ingest.lake.tables import LakeReader, Tables, has_landed
+from ingest.ledgers import decoded_with, lanes, targets
+from ingest.ledgers import mirrors as known_mirrors
+from ingest.ledgers.books import Line, misdated
+from ingest.ledgers.mirrors import Column, names
 from ingest.operate.doctor import answers
 from ingest.silver import preview as silver
 from ingest.spark.jobs import DRIVER, SPARK
 from ingest.spark.tasks import Load, in_tasks
+from ingest.store import stores
+from ingest.tables import identity
+from ingest.tables.identity import Seen
+from ingest.tables.schemas import BRONZE
+from ingest.tables.tables import LakeReader, Tables, has_landed
 from ingest.values import EPOCH
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ingest.bronze.offsets import Place, Position
-    from ingest.lake.lake import Lake
+    from ingest.tables.lake import Lake
 
 _SHOWN = 8  # names in one sentence
 _ROWS = 20  # messages of a stream are about as long as one of a snapshot
@@ -188,7 +190,7 @@ def _lake(pipeline: Pipeline, spark: SparkSession | None) -> Lake | LakeReader:
     """The pipeline's lake; one that is not there yet reads as an empty one."""
     lake: Lake | LakeReader = LakeReader(pipeline)
     if spark is not None:
-        from ingest.lake.lake import Lake
+        from ingest.tables.lake import Lake
 
         lake = Lake(spark, pipeline)
     identity.check(lake, Seen())

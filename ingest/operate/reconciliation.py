@@ -15,14 +15,15 @@ from ingest.config import Pipeline
 from ingest.errors import command, counted, explain_command
 from ingest.gold import approval
 from ingest.inspect import status as looking
-from ingest.lake import decisions, duck, records, rejects
-from ingest.lake.decisions import ACCEPT_GAP
-from ingest.lake.schemas import CHECKS
-from ingest.lake.tables import Tables
+from ingest.ledgers import decisions, rejects
+from ingest.ledgers.decisions import ACCEPT_GAP
 from ingest.quality.catalogue import CHECKS as KNOWN
 from ingest.quality.catalogue import FAIL, FAILING_KEYS, MAX_DETAIL, PASS, RECONCILED, WARN, key_json
 from ingest.source.database import HOW_IT_ENDS
 from ingest.source.reconciled import DIFFERENT, MISSING, SURPLUS, Reconciled, RowDifference
+from ingest.tables import duck, records
+from ingest.tables.schemas import CHECKS
+from ingest.tables.tables import Tables
 
 
 def summary(table: Reconciled) -> dict[str, Any]:

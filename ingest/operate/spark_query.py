@@ -15,10 +15,10 @@ from pyspark.sql import types as T
 
 from ingest.errors import IngestError, first_line
 from ingest.inspect.query import QueryAnswer, places
-from ingest.lake.lake import Lake
-from ingest.lake.names import quoted
-from ingest.lake.query import refuse_commands, rewrite
-from ingest.lake.schemas import ALL
+from ingest.store.names import quoted
+from ingest.tables.lake import Lake
+from ingest.tables.query import refuse_commands, rewrite
+from ingest.tables.schemas import ALL
 from ingest.values import shortened
 
 

@@ -11,17 +11,19 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from ingest.fold import Key
-from ingest.lake import delta, duck, rejects, stores
-from ingest.lake.cell_values import of_column, text_of
-from ingest.lake.delta import Snapshot, UnreadableError
-from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror, Shard
-from ingest.lake.schemas import REJECTS
-from ingest.lake.stamps import TIME
-from ingest.lake.tables import Tables, scan
+from ingest.ledgers import rejects
+from ingest.ledgers.mirrors import Mirror, Shard
+from ingest.ledgers.stamps import TIME
 from ingest.quality.catalogue import key_json
 from ingest.quality.cell_diff import key_of_row
 from ingest.quality.subjects import CheckedLane
+from ingest.store import stores
+from ingest.tables import delta, duck
+from ingest.tables.cell_values import of_column, text_of
+from ingest.tables.delta import Snapshot, UnreadableError
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import REJECTS
+from ingest.tables.tables import Tables, scan
 
 _Taken = TypeVar("_Taken")
 Read = Callable[[Lake, str, Sequence[str], str], Iterator[pa.RecordBatch]]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ingest.lake import duck
 from ingest.order import same_place
 from ingest.quality.not_loaded import LoadBegin, is_older
 from ingest.quality.ordered_lane import OrderedLane
+from ingest.tables import duck
 
 _CLOCK = "epoch_us(event_time)"
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ingest.lake import duck
-from ingest.lake.lake import Lake
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.ordered_lane import OrderedLane, ordered_lanes
 from ingest.quality.subjects import CheckedMirror
 from ingest.quality.ways_out import decoded_again
+from ingest.tables import duck
+from ingest.tables.lake import Lake
 
 _HEX = "^(0[xX])?(([0-9A-F][0-9A-F])+|([0-9a-f][0-9a-f])+)$"  # a writer uses one letter case
 _MOST = 50  # texts that are weighed

@@ -13,15 +13,15 @@ from typing import Any
 from ingest.change import LaneId, TableId
 from ingest.config import target
 from ingest.errors import counted
-from ingest.lake import duck
-from ingest.lake.json_cells import list_in
-from ingest.lake.live_rows import live_rows, selected
-from ingest.lake.names import mirror_path
-from ingest.lake.tables import Row, Tables
 from ingest.order import is_weak
 from ingest.quality.catalogue import CASCADED_ROWS, Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 from ingest.quality.ways_out import loaded_again
+from ingest.store.names import mirror_path
+from ingest.tables import duck
+from ingest.tables.json_cells import list_in
+from ingest.tables.live_rows import live_rows, selected
+from ingest.tables.tables import Row, Tables
 
 
 @dataclass(frozen=True, slots=True)

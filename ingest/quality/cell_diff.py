@@ -30,12 +30,12 @@ from ingest.fold import (
     texts_of_key,
     typed,
 )
-from ingest.lake.cell_values import of_column, of_text, shown, text_of
-from ingest.lake.conditions import met_by_texts, values_by_texts
-from ingest.lake.mirrors import Mirror, Shard
-from ingest.lake.stamps import change_of
+from ingest.ledgers.conditions import met_by_texts, values_by_texts
+from ingest.ledgers.mirrors import Mirror, Shard
+from ingest.ledgers.stamps import change_of
 from ingest.order import Order, number_of, order_of
 from ingest.quality.subjects import NOTHING_CUT, Cut
+from ingest.tables.cell_values import of_column, of_text, shown, text_of
 from ingest.types import of_cell
 
 Row = Mapping[str, Any]
@@ -493,7 +493,7 @@ def differences(
 
     Args:
         wanted: the result of the fold.
-        rows: the mirror's rows, each cell as `ingest.lake.cell_values.of_column` gives it.
+        rows: the mirror's rows, each cell as `ingest.tables.cell_values.of_column` gives it.
         mirror: with its columns in the order of the cells.
         types: the Delta type that each column really has.
         closed: True if a row without any change is surplus.

@@ -28,14 +28,8 @@ from ingest import types
 from ingest.change import TableId
 from ingest.errors import agreeing, command, counted
 from ingest.fold import DELETED, Key, KeyCellError, SchemaStep, typed
-from ingest.lake import duck
-from ingest.lake.datafiles import listed
-from ingest.lake.image_columns import exact_texts_of, in_bytes
-from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Column, Mirror, Shard
-from ingest.lake.schemas import CHANGES
-from ingest.lake.stamps import Stamps, columns_for, stamped, stamps_of
-from ingest.lake.tables import Tables
+from ingest.ledgers.mirrors import Column, Mirror, Shard
+from ingest.ledgers.stamps import Stamps, columns_for, stamped, stamps_of
 from ingest.quality import images_before, keyless_diff, reloads
 from ingest.quality.arrow_rows import (
     ALWAYS,
@@ -62,6 +56,12 @@ from ingest.quality.images_before import Proof
 from ingest.quality.key_checks import damage_noted
 from ingest.quality.subjects import NOTHING_CUT, CheckedLane, CheckedMirror, Cut, lost_sources
 from ingest.quality.ways_out import decoded_again
+from ingest.tables import duck
+from ingest.tables.datafiles import listed
+from ingest.tables.image_columns import exact_texts_of, in_bytes
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import CHANGES
+from ingest.tables.tables import Tables
 
 REACH = 20_000  # changes of a lane up to which its whole history is read after each batch, if needed
 HELD, HELD_BYTES = 100_000, 64 << 20  # changes of a lane that are held in memory, and their bytes in Arrow

@@ -15,16 +15,16 @@ from ingest import types
 from ingest.change import LaneId, lane_of
 from ingest.ddl import Effect
 from ingest.errors import agreeing, counted
-from ingest.lake import duck
-from ingest.lake.json_cells import object_in
-from ingest.lake.live_rows import IMAGES, live_rows
-from ingest.lake.logged_statements import Statement, by_lane
-from ingest.lake.tables import Tables
+from ingest.ledgers.logged_statements import Statement, by_lane
 from ingest.quality import renamed_cells
 from ingest.quality.catalogue import CONVERTED_CELLS, Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror, of_some
 from ingest.quality.vanished import touches
 from ingest.quality.ways_out import loaded_again
+from ingest.tables import duck
+from ingest.tables.json_cells import object_in
+from ingest.tables.live_rows import IMAGES, live_rows
+from ingest.tables.tables import Tables
 from ingest.values.typed_values import fits
 
 

@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from ingest.change import TableId
 from ingest.errors import agreeing, command, counted
-from ingest.lake import duck, pauses
-from ingest.lake.rejects import CONVERTED_SQL, open_sql
-from ingest.lake.schemas import REJECTS
-from ingest.lake.tables import Row, Tables
+from ingest.ledgers import pauses
+from ingest.ledgers.rejects import CONVERTED_SQL, open_sql
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.ledgers import Ledgers
 from ingest.quality.subjects import Booked, CheckedMirror
+from ingest.tables import duck
+from ingest.tables.schemas import REJECTS
+from ingest.tables.tables import Row, Tables
 
 if TYPE_CHECKING:
-    from ingest.lake.lake import Lake
+    from ingest.tables.lake import Lake
 
 
 Receipt = tuple[str, Mapping[str, Any]]  # source, bronze's receipt of a range that it read

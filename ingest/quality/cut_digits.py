@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from ingest import types
 from ingest.change import lane_of
 from ingest.errors import counted
-from ingest.lake import duck
-from ingest.lake.tables import Tables
 from ingest.quality.catalogue import CELLS_CUT, Metric
 from ingest.quality.subjects import CheckedMirror, of_some
+from ingest.tables import duck
+from ingest.tables.tables import Tables
 from ingest.values.dates_and_times import CUT_DIGITS
 from ingest.values.typed_values import fits
 

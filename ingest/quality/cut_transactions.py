@@ -17,12 +17,12 @@ import pyarrow.compute as pc
 from ingest.change import LaneId, Op, lane_of
 from ingest.departures import NO_TRANSACTION
 from ingest.fold import Key
-from ingest.lake import duck
-from ingest.lake.lake import Lake
-from ingest.lake.schemas import CHANGES
-from ingest.lake.tables import Tables
 from ingest.quality.arrow_rows import changes_since, read_sums
 from ingest.quality.subjects import NOTHING_CUT, CheckedLane, CheckedMirror, Cut
+from ingest.tables import duck
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import CHANGES
+from ingest.tables.tables import Tables
 
 REACH = 8  # batches before the ones to check in which a cut transaction may have begun
 

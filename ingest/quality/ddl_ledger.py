@@ -7,20 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule, target
 from ingest.ddl.effect_model import Effect
-from ingest.lake import lanes
-from ingest.lake.cleared import Cleared
-from ingest.lake.decisions import DISMISS
-from ingest.lake.logged_statements import Statement, effects_on
-from ingest.lake.names import mirror_path
-from ingest.lake.resolve import (
+from ingest.ledgers import lanes
+from ingest.ledgers.cleared import Cleared
+from ingest.ledgers.decisions import DISMISS
+from ingest.ledgers.logged_statements import Statement, effects_on
+from ingest.ledgers.resolve import (
     is_pinned,
     leaves_open,
     leaves_values,
     renamed_into,
 )
-from ingest.lake.tables import Tables
-from ingest.lake.timeline import LEAVES_NAME, events
-from ingest.lake.understood import understood
+from ingest.ledgers.timeline import LEAVES_NAME, events
+from ingest.ledgers.understood import understood
+from ingest.store.names import mirror_path
+from ingest.tables.tables import Tables
 
 
 def counting_statements(lake: Tables) -> list[Statement]:

@@ -22,11 +22,7 @@ from pyspark.sql.types import VariantType
 
 from ingest.config import Expectation, matches
 from ingest.errors import counted
-from ingest.lake import exact, faults
-from ingest.lake.cell_values import of_column
-from ingest.lake.lake import Lake, Tell
-from ingest.lake.mirrors import Mirror
-from ingest.lake.names import quoted
+from ingest.ledgers.mirrors import Mirror
 from ingest.quality import key_checks
 from ingest.quality.arrow_rows import WHOLE, key_text, mirror_rows
 from ingest.quality.catalogue import (
@@ -40,6 +36,11 @@ from ingest.quality.catalogue import (
 from ingest.quality.cell_diff import key_of_row
 from ingest.quality.judge import FAILED, context
 from ingest.quality.subjects import CheckedMirror
+from ingest.store import faults
+from ingest.store.names import quoted
+from ingest.tables import exact
+from ingest.tables.cell_values import of_column
+from ingest.tables.lake import Lake, Tell
 
 _HEAD = "expect_column_values_to_"
 _PARTIAL = ("row_condition", "condition_parser")  # arguments that change which rows are tested

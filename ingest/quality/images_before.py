@@ -46,22 +46,23 @@ from ingest.images_before import (
     in_words,
     lacks_key,
 )
-from ingest.lake import barriers, duck
-from ingest.lake.cell_values import of_text
-from ingest.lake.datafiles import listed
-from ingest.lake.delta import Snapshot, snapshot
-from ingest.lake.json_cells import list_in
-from ingest.lake.lake import Lake
-from ingest.lake.lanes import tells_inserts
-from ingest.lake.mirrors import Mirror, Shard
-from ingest.lake.snapshots import CARRIED_SQL, read_sql
-from ingest.lake.stamps import change_of
+from ingest.ledgers import barriers
+from ingest.ledgers.lanes import tells_inserts
+from ingest.ledgers.mirrors import Mirror, Shard
+from ingest.ledgers.stamps import change_of
 from ingest.order import SECOND_HALF, Order, is_weak, order_of
 from ingest.quality.arrow_rows import changes_of_keys, mirror_rows
 from ingest.quality.catalogue import NEVER_SENT, Metric
 from ingest.quality.cell_diff import KeyHistory, clears, key_of_row
 from ingest.quality.not_loaded import ENDS
 from ingest.quality.subjects import NOTHING_CUT, CheckedLane, CheckedMirror, lost_sources
+from ingest.tables import duck
+from ingest.tables.cell_values import of_text
+from ingest.tables.datafiles import listed
+from ingest.tables.delta import Snapshot, snapshot
+from ingest.tables.json_cells import list_in
+from ingest.tables.lake import Lake
+from ingest.tables.snapshots import CARRIED_SQL, read_sql
 
 Names = Callable[[], Collection[str]]
 """Gives names of columns, when they are needed."""

@@ -15,16 +15,16 @@ from types import MappingProxyType
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from ingest.lake import faults
-from ingest.lake.cleared import Cleared
-from ingest.lake.lake import Lake
-from ingest.lake.logged_statements import Statement, by_lane, done
-from ingest.lake.names import quoted
-from ingest.lake.tables import Tables
+from ingest.ledgers.cleared import Cleared
+from ingest.ledgers.logged_statements import Statement, by_lane, done
 from ingest.quality import many_keys
 from ingest.quality.catalogue import complains
 from ingest.quality.key_sides import Side
 from ingest.quality.subjects import CheckedMirror
+from ingest.store import faults
+from ingest.store.names import quoted
+from ingest.tables.lake import Lake
+from ingest.tables.tables import Tables
 
 EXPLAINED = 20  # complaints of one run whose keys are looked up
 TOGETHER, SMALL = 50, 16 << 20  # mirrors whose keys are counted by one query, and bytes of them together

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ingest.change import LaneId
-from ingest.lake import mirrors
-from ingest.lake.cleared import NEVER, Cleared
-from ingest.lake.lake import Lake
-from ingest.lake.logged_statements import Statement
-from ingest.lake.mirrors import rule_for
+from ingest.ledgers import mirrors
+from ingest.ledgers.cleared import NEVER, Cleared
+from ingest.ledgers.logged_statements import Statement
+from ingest.ledgers.mirrors import rule_for
 from ingest.quality.catalogue import LEFT_OUT
 from ingest.quality.ddl_ledger import beginning
 from ingest.quality.subjects import CheckedLane, CheckedMirror
+from ingest.tables.lake import Lake
 
 LARGE = 4 << 20  # bytes of a mirror whose untouched rows are only counted
 FEW = 1_000_000  # changes of which most rows of a large mirror are untouched
@@ -104,7 +104,7 @@ class Side:
         self, about: Mapping[LaneId, Sequence[Statement]], done: Mapping[tuple[str, str], str]
     ) -> None:
         """Record where lanes began again, by the statements about each and by what these have ``done`` to mirrors when they were
-        folded, as `ingest.lake.logged_statements.done` gives it.
+        folded, as `ingest.ledgers.logged_statements.done` gives it.
         """
         for i, lane in self.lanes:
             rule = rule_for(self.lake.pipeline, lane.table, self.subject.path)

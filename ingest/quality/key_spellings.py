@@ -17,15 +17,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from ingest.errors import command, counted
-from ingest.lake import duck
-from ingest.lake.live_rows import IMAGES, live_rows
-from ingest.lake.mirrors import Column
-from ingest.lake.raw import NOTHING, raw
-from ingest.lake.rejects import PLACE
-from ingest.lake.snapshots import read_sql
-from ingest.lake.tables import Row
+from ingest.ledgers.mirrors import Column
+from ingest.ledgers.raw import NOTHING, raw
+from ingest.ledgers.rejects import PLACE
 from ingest.quality.catalogue import FAILING_KEYS, KEY_SPELLINGS, Metric
 from ingest.quality.ordered_lane import OrderedLane
+from ingest.tables import duck
+from ingest.tables.live_rows import IMAGES, live_rows
+from ingest.tables.snapshots import read_sql
+from ingest.tables.tables import Row
 
 _ODD = r"\.[0-9]*0$|\.$|[eE]|^[+.]|^-?0[0-9]|^-0|^-\."
 """Spellings of a number other than its shortest one."""

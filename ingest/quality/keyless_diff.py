@@ -13,11 +13,11 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from ingest.change import Image, Op
 from ingest.errors import counted
 from ingest.fold import Placed, SchemaStep, Table, identity, in_order, row_taken, steps
-from ingest.lake.cell_values import of_text, shown
-from ingest.lake.mirrors import Mirror
-from ingest.lake.stamps import change_of
+from ingest.ledgers.mirrors import Mirror
+from ingest.ledgers.stamps import change_of
 from ingest.order import order_of
 from ingest.quality.cell_diff import KeyHistory
+from ingest.tables.cell_values import of_text, shown
 
 Content = tuple[object, ...]
 _NUMBER = "%number"  # the name under which each row has a number of its own; no source column is called so

@@ -17,12 +17,8 @@ from pathlib import Path
 
 from ingest.change import TableId
 from ingest.errors import IngestError, command
-from ingest.lake import duck, mirrors
-from ingest.lake.decisions import DECODED, EPOCH, RESNAPSHOT
-from ingest.lake.json_cells import list_in
-from ingest.lake.lake import Lake
-from ingest.lake.schemas import CHECKS as TABLE
-from ingest.lake.tables import Row, Tables
+from ingest.ledgers import mirrors
+from ingest.ledgers.decisions import DECODED, EPOCH, RESNAPSHOT
 from ingest.quality import images_before
 from ingest.quality.catalogue import (
     CHECKS,
@@ -44,6 +40,11 @@ from ingest.quality.catalogue import (
 )
 from ingest.quality.counts import open_refusals
 from ingest.quality.subjects import CheckedLane, CheckedMirror
+from ingest.tables import duck
+from ingest.tables.json_cells import list_in
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import CHECKS as TABLE
+from ingest.tables.tables import Row, Tables
 
 _LASTING = ", ".join(duck.text(check.name) for check in CHECKS.values() if check.lasting)
 _OPEN = f"""SELECT c.* FROM (SELECT * FROM {{checks}} WHERE "check" <> '{RECONCILED}'

@@ -7,15 +7,16 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ingest.lake import decisions, duck
-from ingest.lake.books import newest_sql
-from ingest.lake.decisions import ACCEPT_GAP
-from ingest.lake.lanes import IS_LOAD_MARKED
-from ingest.lake.logged_statements import COUNTING
-from ingest.lake.tables import Row
+from ingest.ledgers import decisions
+from ingest.ledgers.books import newest_sql
+from ingest.ledgers.decisions import ACCEPT_GAP
+from ingest.ledgers.lanes import IS_LOAD_MARKED
+from ingest.ledgers.logged_statements import COUNTING
+from ingest.tables import duck
+from ingest.tables.tables import Row
 
 if TYPE_CHECKING:
-    from ingest.lake.tables import Tables
+    from ingest.tables.tables import Tables
 
 _NEW = "changes reads inserts deletes key_changes truncates messages rejected off turned_back".split()
 _EVER = ("truncates", "changes", "key_changes", "messages", "rejected", "control", "erased")

@@ -11,23 +11,23 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from ingest.change import LaneId, TableId
 from ingest.errors import agreeing, command, counted
-from ingest.lake import duck
-from ingest.lake.books import load_marks
-from ingest.lake.cleared import Cleared, last_cleared
-from ingest.lake.decisions import APPROVE
-from ingest.lake.lake import Lake
-from ingest.lake.lanes import IS_LOAD_MARKED
-from ingest.lake.live_rows import live_rows, selected
-from ingest.lake.logged_statements import Statement, approved_ahead, by_lane
-from ingest.lake.resolve import renamed_into
-from ingest.lake.schemas import CHECKS
-from ingest.lake.snapshots import read_sql
+from ingest.ledgers.books import load_marks
+from ingest.ledgers.cleared import Cleared, last_cleared
+from ingest.ledgers.decisions import APPROVE
+from ingest.ledgers.lanes import IS_LOAD_MARKED
+from ingest.ledgers.logged_statements import Statement, approved_ahead, by_lane
+from ingest.ledgers.resolve import renamed_into
 from ingest.order import SECOND_HALF
 from ingest.quality.catalogue import PASS, RECONCILED, ROWS_LEFT_BEHIND, Metric
 from ingest.quality.not_loaded import ENDS
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 from ingest.quality.unknown_values import older_sql
 from ingest.quality.ways_out import loaded_again
+from ingest.tables import duck
+from ingest.tables.lake import Lake
+from ingest.tables.live_rows import live_rows, selected
+from ingest.tables.schemas import CHECKS
+from ingest.tables.snapshots import read_sql
 
 
 def of_mirrors(lake: Lake, chosen: Iterable[CheckedMirror], logged: Sequence[Statement]) -> Iterator[Metric]:

@@ -6,12 +6,13 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ingest.change import LaneId
 from ingest.errors import counted
-from ingest.lake import decisions, duck, lanes
-from ingest.lake.decisions import ERASED
-from ingest.lake.schemas import CHANGES
-from ingest.lake.tables import Tables
+from ingest.ledgers import decisions, lanes
+from ingest.ledgers.decisions import ERASED
 from ingest.quality.catalogue import LEFT_OUT, Metric
 from ingest.quality.subjects import CheckedMirror
+from ingest.tables import duck
+from ingest.tables.schemas import CHANGES
+from ingest.tables.tables import Tables
 
 SHOWN = 20  # columns that are named
 

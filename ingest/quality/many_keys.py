@@ -19,18 +19,19 @@ from pyspark.sql import functions as F
 from ingest import types
 from ingest.departures import NO_TRANSACTION
 from ingest.fold import KeyCellError, typed
-from ingest.lake import delta, duck, stores
-from ingest.lake.cell_values import of_column, of_text
-from ingest.lake.cleared import last_truncate
-from ingest.lake.json_cells import object_in
-from ingest.lake.lake import Lake
-from ingest.lake.names import quoted
-from ingest.lake.schemas import CHANGES
-from ingest.lake.tables import duck_types, filled, scan
+from ingest.ledgers.cleared import last_truncate
 from ingest.order import place_sql
 from ingest.quality.arrow_rows import key_text
 from ingest.quality.catalogue import FAILING_KEYS
 from ingest.quality.key_sides import Side, SideLane
+from ingest.store import stores
+from ingest.store.names import quoted
+from ingest.tables import delta, duck
+from ingest.tables.cell_values import of_column, of_text
+from ingest.tables.json_cells import object_in
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import CHANGES
+from ingest.tables.tables import duck_types, filled, scan
 
 MEMORY = "1GB"  # of DuckDB, before it writes to disk
 LARGE_IMAGES = 16 << 10  # bytes of a change's images that are read one after another

@@ -18,8 +18,7 @@ import pyarrow as pa
 from ingest.change import LaneId, TableId
 from ingest.errors import counted
 from ingest.fold import SchemaStep
-from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Mirror
+from ingest.ledgers.mirrors import Mirror
 from ingest.quality import cells, key_checks, obsolete_rejects
 from ingest.quality.catalogue import Metric
 from ingest.quality.cells import Asked
@@ -27,6 +26,7 @@ from ingest.quality.key_checks import EXPLAINED, Began, Counted
 from ingest.quality.subjects import CheckedMirror, StepsOf, no_steps
 from ingest.spark.deferred import NoSession, cores
 from ingest.spark.tasks import Load, Work, dealt
+from ingest.tables.lake import Lake
 
 STAGE = "quality"
 _A_CHANGE = 200  # bytes of a mirror that take as long to read as a change

@@ -15,13 +15,13 @@ from typing import NamedTuple
 from ingest.change import LaneId
 from ingest.ddl import Effect
 from ingest.errors import counted
-from ingest.lake import duck
-from ingest.lake.lake import Lake
-from ingest.lake.logged_statements import Statement
-from ingest.lake.timeline import Structure
+from ingest.ledgers.logged_statements import Statement
+from ingest.ledgers.timeline import Structure
 from ingest.quality.catalogue import TYPES_MISREAD, Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 from ingest.quality.ways_out import decoded_again
+from ingest.tables import duck
+from ingest.tables.lake import Lake
 
 
 class _Proof(NamedTuple):

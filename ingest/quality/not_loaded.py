@@ -12,17 +12,17 @@ from typing import Any
 
 from ingest.change import LOAD_ENDS, LOAD_STARTS
 from ingest.errors import agreeing, counted
-from ingest.lake import duck
-from ingest.lake.books import LoadMark, load_marks
-from ingest.lake.lanes import IS_LOAD_MARKED
-from ingest.lake.live_rows import live_rows, selected
-from ingest.lake.snapshots import read_sql
-from ingest.lake.tables import Row
+from ingest.ledgers.books import LoadMark, load_marks
+from ingest.ledgers.lanes import IS_LOAD_MARKED
 from ingest.order import loaded_sql, phase_of, place_sql, same_place, weak_sql
 from ingest.quality.arrow_rows import rows_by_key
 from ingest.quality.catalogue import Metric
 from ingest.quality.ordered_lane import OrderedLane, from_places
 from ingest.quality.ways_out import accepted
+from ingest.tables import duck
+from ingest.tables.live_rows import live_rows, selected
+from ingest.tables.snapshots import read_sql
+from ingest.tables.tables import Row
 
 
 def rows_not_loaded(ordered: OrderedLane) -> Iterator[Metric]:

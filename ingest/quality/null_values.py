@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ingest.decoding import json_values
 from ingest.errors import Undecodable, agreeing, counted
-from ingest.lake import duck
-from ingest.lake.tables import Tables
 from ingest.quality.catalogue import Metric
 from ingest.quality.sent_messages import SentMessages
 from ingest.quality.subjects import Booked
+from ingest.tables import duck
+from ingest.tables.tables import Tables
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

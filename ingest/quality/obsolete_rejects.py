@@ -8,15 +8,16 @@ from typing import Any
 
 from ingest.change import TableId
 from ingest.config import conditions
-from ingest.lake import duck, rejects
-from ingest.lake.cleared import last_cleared
-from ingest.lake.lake import Lake
-from ingest.lake.mirrors import GOLD
-from ingest.lake.schemas import REJECTS
-from ingest.lake.tables import Tables
+from ingest.ledgers import rejects
+from ingest.ledgers.cleared import last_cleared
+from ingest.ledgers.mirrors import GOLD
 from ingest.quality.arrow_rows import cell_rejects, rows_by_key
 from ingest.quality.cells import Compared
 from ingest.quality.subjects import CheckedMirror
+from ingest.tables import duck
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import REJECTS
+from ingest.tables.tables import Tables
 
 WHY = "the row has gone or has another value since"
 REKEYED = "the table's changes were all applied again under another key since"

@@ -17,13 +17,14 @@ from collections.abc import Iterable, Iterator
 from ingest.change import UNSURE_NULLS
 from ingest.errors import agreeing, counted
 from ingest.fold import SchemaStep
-from ingest.lake import duck, lanes
-from ingest.lake.lake import Lake
+from ingest.ledgers import lanes
 from ingest.quality import renamed_cells
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.ordered_lane import OrderedLane, ordered_lanes
 from ingest.quality.subjects import CheckedMirror
 from ingest.quality.ways_out import decoded_again
+from ingest.tables import duck
+from ingest.tables.lake import Lake
 
 _PROOFS = {"by default": ("insert", "update"), "by a setting": ("insert",)}
 

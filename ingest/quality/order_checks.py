@@ -11,9 +11,6 @@ from functools import cache, partial
 from typing import Any
 
 from ingest.change import LaneId, TableId
-from ingest.lake.json_cells import list_in
-from ingest.lake.lake import Lake
-from ingest.lake.snapshots import read_sql
 from ingest.quality.catalogue import Metric
 from ingest.quality.key_spellings import key_spellings
 from ingest.quality.not_loaded import rows_not_loaded
@@ -26,6 +23,9 @@ from ingest.quality.subjects import CheckedMirror
 from ingest.quality.unmarked_loads import rows_not_loaded_again
 from ingest.quality.unplaced import unplaced_changes
 from ingest.quality.ways_out import decoded_again
+from ingest.tables.json_cells import list_in
+from ingest.tables.lake import Lake
+from ingest.tables.snapshots import read_sql
 
 
 def of_mirrors(

@@ -12,13 +12,14 @@ from ingest.change import LaneId
 from ingest.config import Source
 from ingest.errors import command
 from ingest.fold import SchemaStep
-from ingest.lake import duck, later_loads
-from ingest.lake.cleared import NEVER, last_cleared
-from ingest.lake.lake import Lake
-from ingest.lake.tables import Row
+from ingest.ledgers import later_loads
+from ingest.ledgers.cleared import NEVER, last_cleared
 from ingest.order import is_weak
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
+from ingest.tables import duck
+from ingest.tables.lake import Lake
+from ingest.tables.tables import Row
 
 _HAS_SPELLINGS = re.compile("TINYINT|SMALLINT|INT|BIGINT|DECIMAL|FLOAT|DOUBLE|DATE|TIMESTAMP")
 

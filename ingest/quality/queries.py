@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ingest.change import TableId
-from ingest.lake.books import NEWEST_SQL
-from ingest.lake.names import literal, of_table, quoted
+from ingest.ledgers.books import NEWEST_SQL
 from ingest.quality.catalogue import key_cells
+from ingest.store.names import literal, of_table, quoted
 
 
 def reproduces(

@@ -9,13 +9,14 @@ from typing import NamedTuple
 from ingest.change import LaneId, TableId
 from ingest.config import target
 from ingest.errors import command, counted
-from ingest.lake import decisions, duck, lanes, mirrors
-from ingest.lake.names import mirror_path
-from ingest.lake.snapshots import read_sql
-from ingest.lake.tables import Row, Tables
+from ingest.ledgers import decisions, lanes, mirrors
 from ingest.order import place_sql
 from ingest.quality.ordered_lane import from_places
 from ingest.quality.subjects import CheckedMirror
+from ingest.store.names import mirror_path
+from ingest.tables import duck
+from ingest.tables.snapshots import read_sql
+from ingest.tables.tables import Row, Tables
 
 
 class _Load(NamedTuple):

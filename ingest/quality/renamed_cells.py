@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from ingest.fold import SchemaStep, names_by_place
-from ingest.lake import duck
+from ingest.tables import duck
 
 
 def cell(column: str, steps: Sequence[SchemaStep], image: str) -> str:

@@ -8,15 +8,15 @@ from typing import Any
 from ingest.departures import NO_TRANSACTION
 from ingest.errors import agreeing, counted
 from ingest.fold import SchemaStep
-from ingest.lake import duck
-from ingest.lake.json_cells import list_in, object_in
-from ingest.lake.live_rows import under_both_keys
-from ingest.lake.tables import Row
 from ingest.order import is_weak, natural, same_place
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.ordered_lane import OrderedLane
 from ingest.quality.unplaced import clears
 from ingest.quality.ways_out import accepted
+from ingest.tables import duck
+from ingest.tables.json_cells import list_in, object_in
+from ingest.tables.live_rows import under_both_keys
+from ingest.tables.tables import Row
 from ingest.values.same_value import same_value
 
 

@@ -13,13 +13,10 @@ from typing import Any
 
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
-from ingest.lake import duck, mirrors, targets
-from ingest.lake.books import newest_of, newest_sql
-from ingest.lake.json_cells import list_in, object_in
-from ingest.lake.mirrors import Mirror
-from ingest.lake.names import mirror_path
-from ingest.lake.rejects import open_sql
-from ingest.lake.tables import Row, Tables
+from ingest.ledgers import mirrors, targets
+from ingest.ledgers.books import newest_of, newest_sql
+from ingest.ledgers.mirrors import Mirror
+from ingest.ledgers.rejects import open_sql
 from ingest.quality import counts, ddl_ledger, ledgers, queries
 from ingest.quality.catalogue import ERROR, FAILED_CHECK, PASS, RECONCILED, with_said
 from ingest.quality.report_model import (
@@ -38,6 +35,10 @@ from ingest.quality.report_model import (
     TableFact,
 )
 from ingest.spark.jobs import recorded
+from ingest.store.names import mirror_path
+from ingest.tables import duck
+from ingest.tables.json_cells import list_in, object_in
+from ingest.tables.tables import Row, Tables
 
 SHOWN_DDL, SHOWN_REASONS = 20, 50
 _LANE_SQL = '"database", "schema", "table"'

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ingest.change import NO_TABLE, LaneId, TableId
-from ingest.lake.schemas import CPU
 from ingest.quality.catalogue import ERROR, FAIL, PASS, WARN
 from ingest.spark.jobs import Ran
+from ingest.tables.schemas import CPU
 
 TREND = 30  # runs that a sparkline shows
 

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from ingest.change import LaneId, lane_of
 from ingest.errors import counted
-from ingest.lake import duck
-from ingest.lake.lake import Lake
-from ingest.lake.live_rows import under_both_keys
-from ingest.lake.snapshots import CARRIED_SQL
 from ingest.order import is_weak, last_repeat, phase_of, place_sql, same_place
 from ingest.quality.behind_load import lost_behind_load, newest_of_stream
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.ordered_lane import OrderedLane, from_places
+from ingest.tables import duck
+from ingest.tables.lake import Lake
+from ingest.tables.live_rows import under_both_keys
+from ingest.tables.snapshots import CARRIED_SQL
 
 _ARRIVAL_KEY = f"substr(order_key, length({place_sql('order_key')}) + 1)"
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ingest.lake import duck, sealing
-from ingest.lake.envelope import COLUMNS
-from ingest.lake.tables import Tables
+from ingest.ledgers import sealing
+from ingest.store.envelope import COLUMNS
+from ingest.tables import duck
+from ingest.tables.tables import Tables
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,11 +13,9 @@ from ingest.change import TableId, lane_of
 from ingest.config import Pipeline, matches
 from ingest.config.entries import CELLS_CHECKED
 from ingest.errors import command, counted
-from ingest.lake.lake import Lake, Tell
-from ingest.lake.logged_statements import Statement
-from ingest.lake.mirrors import Mirror
-from ingest.lake.schemas import CHECKS
-from ingest.lake.understood import understood
+from ingest.ledgers.logged_statements import Statement
+from ingest.ledgers.mirrors import Mirror
+from ingest.ledgers.understood import understood
 from ingest.quality import (
     byte_texts,
     cascades,
@@ -48,6 +46,8 @@ from ingest.quality.catalogue import ERROR, FAIL, MAX_DETAIL, WARN, Checked, Che
 from ingest.quality.expect import expected
 from ingest.quality.mirror_questions import STAGE, Answer, Questions
 from ingest.quality.subjects import CheckedMirror, StepsOf, Survey, survey
+from ingest.tables.lake import Lake, Tell
+from ingest.tables.schemas import CHECKS
 
 _SAID = 20  # sentences of one kind
 CHECKED = "checked"  # the mark that a check leaves in the log of `checks`

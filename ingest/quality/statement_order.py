@@ -11,12 +11,12 @@ from typing import Any
 
 from ingest.config import Source
 from ingest.errors import counted
-from ingest.lake import duck
-from ingest.lake.snapshots import read_sql
 from ingest.order import AFTER_ITS_ROW, is_weak, number_key, order_of
 from ingest.quality.catalogue import Metric
 from ingest.quality.ordered_lane import OrderedLane
 from ingest.quality.ways_out import decoded_again
+from ingest.tables import duck
+from ingest.tables.snapshots import read_sql
 
 Sequenced = tuple[int, ...]
 Stream = tuple[str, int | None]

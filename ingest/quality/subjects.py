@@ -12,17 +12,19 @@ from ingest.change import LaneId, TableId
 from ingest.config import Pipeline, TableRule, matches, target
 from ingest.errors import explain_command
 from ingest.fold import Key, KeyCellError, SchemaStep, key_of_texts
-from ingest.lake import decisions, duck, faults, mirrors, targets
-from ingest.lake.books import newest_of
-from ingest.lake.decisions import ACCEPT_GAP
-from ingest.lake.mirrors import Mirror, feeding, rule_for
-from ingest.lake.names import mirror_path
-from ingest.lake.tables import Tables
+from ingest.ledgers import decisions, mirrors, targets
+from ingest.ledgers.books import newest_of
+from ingest.ledgers.decisions import ACCEPT_GAP
+from ingest.ledgers.mirrors import Mirror, feeding, rule_for
 from ingest.order import same_place
 from ingest.quality.catalogue import key_json
+from ingest.store import faults
+from ingest.store.names import mirror_path
+from ingest.tables import duck
+from ingest.tables.tables import Tables
 
 if TYPE_CHECKING:
-    from ingest.lake.lake import Lake
+    from ingest.tables.lake import Lake
 
 StepsOf = Callable[[Mirror, str, TableId, int], Sequence[tuple[SchemaStep, int]]]
 """The schema steps of a mirror's lane up to a batch, each with its own batch."""

@@ -12,11 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 
 from ingest.errors import counted
-from ingest.lake import condensed, duck
-from ingest.lake.lake import Lake
+from ingest.ledgers import condensed
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.sent_messages import SentMessages
 from ingest.quality.subjects import Booked
+from ingest.tables import duck
+from ingest.tables.lake import Lake
 
 SPAN = 20  # batches over which the parts of one transaction may be spread
 _SHARES = '[{"data_collection": "VARCHAR", "event_count": "BIGINT"}]'

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ingest.quality.report_model import TREND
 
 if TYPE_CHECKING:
-    from ingest.lake.tables import Tables
+    from ingest.tables.tables import Tables
 
 
 @dataclass(frozen=True, slots=True)

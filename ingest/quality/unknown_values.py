@@ -17,19 +17,20 @@ from ingest.change import TableId, lane_of
 from ingest.ddl import UNREAD, Effect
 from ingest.errors import agreeing, command, counted
 from ingest.fold import SchemaStep, former
-from ingest.lake import duck, lanes
-from ingest.lake.announced import required
-from ingest.lake.decisions import DISMISS
-from ingest.lake.kept_texts import stays_text
-from ingest.lake.lake import Lake
-from ingest.lake.live_rows import live_rows, selected
-from ingest.lake.logged_statements import Statement, approved_ahead, by_lane
-from ingest.lake.rejects import CONVERTED_SQL, open_sql
-from ingest.lake.resolve import leaves_values
+from ingest.ledgers import lanes
+from ingest.ledgers.announced import required
+from ingest.ledgers.decisions import DISMISS
+from ingest.ledgers.kept_texts import stays_text
+from ingest.ledgers.logged_statements import Statement, approved_ahead, by_lane
+from ingest.ledgers.rejects import CONVERTED_SQL, open_sql
+from ingest.ledgers.resolve import leaves_values
 from ingest.order import is_weak, order_of
 from ingest.quality.catalogue import UNKNOWN_VALUES, Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 from ingest.quality.ways_out import loaded_again
+from ingest.tables import duck
+from ingest.tables.lake import Lake
+from ingest.tables.live_rows import live_rows, selected
 
 
 @dataclass(frozen=True, slots=True)

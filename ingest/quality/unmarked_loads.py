@@ -21,14 +21,14 @@ from dataclasses import dataclass
 
 from ingest.change import READ_MEANWHILE
 from ingest.errors import counted
-from ingest.lake import duck
-from ingest.lake.live_rows import live_rows
-from ingest.lake.snapshots import read_sql
-from ingest.lake.tables import Row
 from ingest.quality.catalogue import FAILING_KEYS, Metric
 from ingest.quality.not_loaded import LoadBegin, changes_of, held, is_older
 from ingest.quality.ordered_lane import OrderedLane
 from ingest.quality.ways_out import accepted
+from ingest.tables import duck
+from ingest.tables.live_rows import live_rows
+from ingest.tables.snapshots import read_sql
+from ingest.tables.tables import Row
 
 _BEGINNING = 0.1  # the part of a load without clocks that a second one must have rows of
 FEW_LEFT_OUT = 100  # rows; a table that is as small is loaded as a whole

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from ingest.change import NULL_VALUE
 from ingest.errors import agreeing, counted
-from ingest.lake import duck
-from ingest.lake.snapshots import read_sql
 from ingest.order import is_weak, loaded_sql, order_of, place_sql, stream_sql, weak_sql
 from ingest.quality.catalogue import Metric
 from ingest.quality.ordered_lane import OrderedLane
 from ingest.quality.ways_out import decoded_again
+from ingest.tables import duck
+from ingest.tables.snapshots import read_sql
 
 _ARRIVAL = 'batch, topic, "partition", "offset", order_key'
 

@@ -11,14 +11,15 @@ from functools import cache, partial
 
 from ingest.change import LaneId
 from ingest.ddl import UNREAD, Effect
-from ingest.lake import duck, lanes, rejects
-from ingest.lake.books import WHOLE_OR_NOT, Line, PlaceSpan, summed, united
-from ingest.lake.logged_statements import Statement, by_lane
-from ingest.lake.tables import Tables
+from ingest.ledgers import lanes, rejects
+from ingest.ledgers.books import WHOLE_OR_NOT, Line, PlaceSpan, summed, united
+from ingest.ledgers.logged_statements import Statement, by_lane
 from ingest.order import is_weak
 from ingest.quality.catalogue import Metric
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 from ingest.quality.ways_out import decoded_again
+from ingest.tables import duck
+from ingest.tables.tables import Tables
 
 _OF_TABLE = frozenset({"create_table", "drop_table", "rename_table", "swap_table"})
 

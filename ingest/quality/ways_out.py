@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ingest.config import Pipeline
 from ingest.errors import command
-from ingest.lake.tables import Tables
 from ingest.quality.subjects import CheckedLane, CheckedMirror
+from ingest.tables.tables import Tables
 
 
 def loaded_again(pipeline: Pipeline, lane: CheckedLane) -> str:

@@ -27,7 +27,7 @@ from ingest.errors import ConfigError, IngestError
 from ingest.gold import approval
 from ingest.inspect import prom, status
 from ingest.inspect.exact_json import encoded
-from ingest.lake import faults, rejects
+from ingest.ledgers import rejects
 from ingest.quality import report
 from ingest.serve import pages
 from ingest.serve.background import JobRunner
@@ -35,6 +35,7 @@ from ingest.serve.fleet import LIGHTS, Fleet, NotHereError
 from ingest.serve.guard import HEADERS, AccessGuard
 from ingest.serve.jobs import ServiceJob
 from ingest.serve.pages import View, link
+from ingest.store import faults
 
 LONGEST = 64 * 1024  # bytes of a form or a document
 PATIENCE = 10.0  # seconds for a body to come

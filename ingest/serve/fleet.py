@@ -17,12 +17,13 @@ from ingest.config import Pipeline, is_stored, load
 from ingest.errors import ConfigError, IngestError, command, first_line, unexpected
 from ingest.inspect import problem_kinds, problems, status
 from ingest.inspect.problems import Problem
-from ingest.lake import faults, identity, stores
-from ingest.lake.names import MIRRORS
-from ingest.lake.schemas import ALL
-from ingest.lake.tables import LakeReader
 from ingest.quality.catalogue import ERROR, FAIL
 from ingest.quality.report_model import Facts
+from ingest.store import faults, stores
+from ingest.store.names import MIRRORS
+from ingest.tables import identity
+from ingest.tables.schemas import ALL
+from ingest.tables.tables import LakeReader
 
 Made = TypeVar("Made")
 OLDEST = 60.0  # seconds after which an answer is made again, whatever the folders say

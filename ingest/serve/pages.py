@@ -16,10 +16,9 @@ from ingest.gold import approval
 from ingest.gold.approval import Listed
 from ingest.inspect import problems, query, status, story
 from ingest.inspect.duck_query import Bounds
-from ingest.lake import decisions, duck, mirrors, rejects
-from ingest.lake.decisions import PAUSE, Decision
-from ingest.lake.raw import raw
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import decisions, mirrors, rejects
+from ingest.ledgers.decisions import PAUSE, Decision
+from ingest.ledgers.raw import raw
 from ingest.quality import report
 from ingest.quality.catalogue import duration, number
 from ingest.quality.charts import charts_of_lake
@@ -27,6 +26,8 @@ from ingest.quality.report_model import BatchFact, Facts, RunFact
 from ingest.quality.trends import BatchTrend, of_batches
 from ingest.result import STAGES
 from ingest.serve.fleet import Fleet
+from ingest.tables import duck
+from ingest.tables.tables import LakeReader
 
 PER_PAGE = 50
 ROWS = 200  # of a query

@@ -16,11 +16,11 @@ import uvicorn
 
 from ingest.errors import SetupError
 from ingest.inspect.query_process import NURSERY
-from ingest.lake import duck
 from ingest.serve.app import Service, application, compile_templates
 from ingest.serve.connections import BoundedConnection
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import Address
+from ingest.tables import duck
 
 GRACE = 3  # seconds that answers under way are given
 LAST = 1  # seconds more: for the sentence that says why there is none, and for slow readers

@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 
 from ingest.change import ROW_OPS, Change
 from ingest.config import Pipeline
-from ingest.lake.schemas import BRONZE
 from ingest.silver.lift import Batches, Lifting, SourceDecoder
 from ingest.silver.split_messages import Spot
+from ingest.tables.schemas import BRONZE
 
 FOUND = "number INT, batch BIGINT, `offset` BIGINT, sequence STRING"
 EVENT = "source STRING, topic STRING, `partition` INT, batch BIGINT, `offset` BIGINT, second BIGINT"

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from ingest.change import Change, ChangeColumns, Op
-from ingest.lake.schemas import CHANGES
+from ingest.tables.schemas import CHANGES
 
 SCHEMA = CHANGES.arrow
 _FROM_BRONZE = ("topic", "partition", "offset")

@@ -8,7 +8,7 @@ texts: two texts of one value are two keys here, and both are kept.
 
 Only one thing can need a dropped change: a key change without the whole row that arrives after the window and precedes
 what was kept. A lane that ever had such changes is never condensed; if the first one arrives that late, the mirror is
-held (`ingest.gold.forgotten`).
+held (`ingest.gold.plan.forgotten`).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from pyspark.sql import functions as F
 from ingest.change import LaneId, TableId
 from ingest.config import target
 from ingest.errors import counted
-from ingest.lake import condensed, mirrors
-from ingest.lake.condensed import Condensed
-from ingest.lake.decisions import CONDENSE
-from ingest.lake.duck import LANE
-from ingest.lake.images import image
-from ingest.lake.keys import Texts, key_texts, moves
-from ingest.lake.lake import Lake
-from ingest.lake.names import mirror_path
-from ingest.lake.schemas import BOOKS, BRONZE, CHANGES
+from ingest.ledgers import condensed, mirrors
+from ingest.ledgers.condensed import Condensed
+from ingest.ledgers.decisions import CONDENSE
 from ingest.spark.pace import pace
 from ingest.spark.session import new_session
+from ingest.store.names import mirror_path
+from ingest.tables.duck import LANE
+from ingest.tables.images import image
+from ingest.tables.keys import Texts, key_texts, moves
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import BOOKS, BRONZE, CHANGES
 
 FILE = 128 << 20  # bytes of changes that are written into one file, about
 LEAST = 0.1  # of the old changes must be droppable, or a rewrite is not worth it

@@ -20,14 +20,11 @@ from ingest.change import Op
 from ingest.config import Pipeline
 from ingest.config.entries import Sealing
 from ingest.errors import counted
-from ingest.lake import barriers, decoded_with, epochs, identity, later_loads, sealing, stores
-from ingest.lake.books import Line, merged
-from ingest.lake.datafiles import Added, Files, Layout, table_of, written
-from ingest.lake.epochs import Epochs, Resnapshot
-from ingest.lake.lake import BatchSpan, Lake
-from ingest.lake.rejects import REPLAY
-from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
-from ingest.lake.starts import beginning
+from ingest.ledgers import barriers, decoded_with, epochs, later_loads, sealing
+from ingest.ledgers.books import Line, merged
+from ingest.ledgers.epochs import Epochs, Resnapshot
+from ingest.ledgers.rejects import REPLAY
+from ingest.ledgers.starts import beginning
 from ingest.silver import change_rows, events, replay, split_lookup
 from ingest.silver.later_loads import later_loads_in
 from ingest.silver.lift import FILES, INPUT, Lifting, lift, lift_to_files
@@ -36,6 +33,11 @@ from ingest.silver.registry import schemas
 from ingest.silver.replay import Moved
 from ingest.silver.split_messages import Wholes
 from ingest.spark.pace import paced
+from ingest.store import stores
+from ingest.tables import identity
+from ingest.tables.datafiles import Added, Files, Layout, table_of, written
+from ingest.tables.lake import BatchSpan, Lake
+from ingest.tables.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
 
 STAGE = "silver"
 

@@ -10,15 +10,16 @@ from pyspark.sql import functions as F
 
 from ingest import formats
 from ingest.errors import counted
-from ingest.lake import duck, sealing
-from ingest.lake.envelope import Opener
-from ingest.lake.lake import Lake
-from ingest.lake.schemas import BOOKS, BRONZE
-from ingest.lake.tables import Tables
+from ingest.ledgers import sealing
 from ingest.silver.anchors import EVENT, FOUND, Event, event_rows, rows_before, stream_of
 from ingest.silver.lift import Lifting
 from ingest.silver.messages import WANTED, Messages
 from ingest.silver.split_messages import Spot
+from ingest.store.envelope import Opener
+from ingest.tables import duck
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import BOOKS, BRONZE
+from ingest.tables.tables import Tables
 
 _FALLBACK = 5  # batches to look back if the books do not say which
 

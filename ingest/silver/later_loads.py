@@ -17,14 +17,15 @@ import pyarrow.parquet as pq
 
 from ingest import formats
 from ingest.change import LaneId, lane_of
-from ingest.lake import duck, stores
-from ingest.lake.books import Line
-from ingest.lake.datafiles import Added
-from ingest.lake.lake import Lake
-from ingest.lake.later_loads import LaterLoad
-from ingest.lake.schemas import CHANGES
-from ingest.lake.starts import MessagePlace
+from ingest.ledgers.books import Line
+from ingest.ledgers.later_loads import LaterLoad
+from ingest.ledgers.starts import MessagePlace
 from ingest.order import Order, order_key, order_of, same_place
+from ingest.store import stores
+from ingest.tables import duck
+from ingest.tables.datafiles import Added
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import CHANGES
 
 _STREAM = ("batch", "topic", "partition")
 _LANE = ("source", "database", "schema", "table")

@@ -25,16 +25,16 @@ from ingest.config import Pipeline
 from ingest.config.masks import Masks, detail_without_values, masked_with, without_literals
 from ingest.errors import Undecodable
 from ingest.formats import ingest_snapshot
-from ingest.lake.barriers import Barriers, Replaced, left_of
-from ingest.lake.books import Line
-from ingest.lake.datafiles import Files, Layout, listed
-from ingest.lake.envelope import KEY_DROPPED, NOT_SEALED, Opener
-from ingest.lake.later_loads import Sequences
-from ingest.lake.starts import Starts, parted
+from ingest.ledgers.barriers import Barriers, Replaced, left_of
+from ingest.ledgers.books import Line
+from ingest.ledgers.later_loads import Sequences
+from ingest.ledgers.starts import Starts, parted
 from ingest.order import AFTER_ITS_ROW, arrival_key, arrival_keys, order_keys, order_keys_of_columns
 from ingest.silver import change_rows, tally
 from ingest.silver.restarts import Restarts
 from ingest.silver.split_messages import READ_WITH_LAST, Spot, Wholes, parts_in, put_together, splitting
+from ingest.store.envelope import KEY_DROPPED, NOT_SEALED, Opener
+from ingest.tables.datafiles import Files, Layout, listed
 
 DECODER = "1"  # incremented whenever a parser's result for some message changes
 OVERSIZE = "ingest.oversize"  # header that bronze sets on a record too large to land

@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from ingest.errors import counted
-from ingest.lake.datafiles import FilePart
-from ingest.lake.lake import BatchSpan, Lake
-from ingest.lake.schemas import BRONZE
 from ingest.silver.lift import INPUT, Batches
 from ingest.spark.tasks import Load, Work, dealt
+from ingest.tables.datafiles import FilePart
+from ingest.tables.lake import BatchSpan, Lake
+from ingest.tables.schemas import BRONZE
 
 _TASK = 128 << 20  # bytes of bronze's files for one task
 _AT_ONCE = 2_000  # messages: they become Python objects for a while

@@ -11,8 +11,8 @@ from ingest.config import Pipeline
 from ingest.decoding import schema_registry
 from ingest.decoding.split import SPLIT
 from ingest.errors import SetupError
-from ingest.lake.books import Line, merged
-from ingest.lake.schemas import BRONZE
+from ingest.ledgers.books import Line, merged
+from ingest.tables.schemas import BRONZE
 
 if TYPE_CHECKING:
     import pyarrow as pa

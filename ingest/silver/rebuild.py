@@ -13,13 +13,14 @@ from pyspark.sql import functions as F
 
 from ingest.change import TableId
 from ingest.errors import IngestError, command, counted
-from ingest.lake import condensed, decisions, decoded_with, duck, mirrors, sealing
-from ingest.lake.compare import Difference, TableState, as_sets, groups
-from ingest.lake.lake import Lake, Tell
-from ingest.lake.names import mirror_path
-from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
-from ingest.lake.staging import shadow_of
+from ingest.ledgers import condensed, decisions, decoded_with, mirrors, sealing
 from ingest.silver.decode import STAGE, decode, landed_with
+from ingest.store.names import mirror_path
+from ingest.tables import duck
+from ingest.tables.compare import Difference, TableState, as_sets, groups
+from ingest.tables.lake import Lake, Tell
+from ingest.tables.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, TableSchema
+from ingest.tables.staging import shadow_of
 
 TABLES = (CHANGES, DDL, REJECTS, BOOKS)  # in the order in which they are published
 _REJECT = ("reason", "detail", "decoder")  # JSON from several writers, with different spacing

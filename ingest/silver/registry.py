@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from ingest.config import Source
 from ingest.decoding import schema_folder, schema_registry
 from ingest.errors import SetupError, Undecodable
-from ingest.lake.envelope import NOT_SEALED, Opener
-from ingest.lake.lake import Lake
-from ingest.lake.schemas import SCHEMAS
 from ingest.silver.lift import Batches
 from ingest.silver.messages import Messages
+from ingest.store.envelope import NOT_SEALED, Opener
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import SCHEMAS
 
 FRAMED = "source STRING, id BINARY, count BIGINT"
 _FRAMED = pa.schema({"source": pa.string(), "id": pa.binary(), "count": pa.int64()})

@@ -17,16 +17,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from ingest.config.masks import NOT_SHOWN
-from ingest.lake import sealing
-from ingest.lake.books import Line
-from ingest.lake.lake import Lake
-from ingest.lake.rejects import PLACE, REPLAY, groups, still_open
-from ingest.lake.schemas import BRONZE
-from ingest.lake.tables import Row
+from ingest.ledgers import sealing
+from ingest.ledgers.books import Line
+from ingest.ledgers.rejects import PLACE, REPLAY, groups, still_open
 from ingest.silver import split_lookup
 from ingest.silver.lift import Lifting
 from ingest.silver.messages import Messages
 from ingest.silver.split_messages import Spot, Wholes
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import BRONZE
+from ingest.tables.tables import Row
 
 BRONZE_STAGE = "bronze"
 Lift = Callable[[DataFrame, Lifting], DataFrame]

@@ -8,11 +8,11 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from ingest.decoding.split import MessagePart
-from ingest.lake.envelope import Opener
-from ingest.lake.lake import Lake
 from ingest.silver.lift import INPUT
 from ingest.silver.messages import Messages, of_batches
 from ingest.silver.split_messages import ROWS, Spot, Wholes, part_rows, put_together, splitting
+from ingest.store.envelope import Opener
+from ingest.tables.lake import Lake
 
 Parts = dict[Spot, MessagePart]
 

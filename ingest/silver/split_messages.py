@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from ingest import formats
 from ingest.decoding.split import MessagePart
-from ingest.lake.datafiles import listed
-from ingest.lake.schemas import BRONZE
+from ingest.tables.datafiles import listed
+from ingest.tables.schemas import BRONZE
 
 LARGEST = 256 << 20  # bytes of a whole message; the parts of a larger one are refused
 LENGTH = 4  # bytes before each record of a file

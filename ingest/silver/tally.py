@@ -12,7 +12,15 @@ import orjson
 from ingest import types
 from ingest.change import CONTROL_OPS, LOAD_BEGUN, LOAD_ENDED, Change, ChangeColumns, ColumnSchema, Op
 from ingest.fold import may_change_key
-from ingest.lake.books import Announcement, ColumnOrder, LabelList, Line, LoadMark, PlaceSpan, united_layouts
+from ingest.ledgers.books import (
+    Announcement,
+    ColumnOrder,
+    LabelList,
+    Line,
+    LoadMark,
+    PlaceSpan,
+    united_layouts,
+)
 
 _COUNTED = {op: f"{op}s" for op in (Op.READ, Op.INSERT, Op.UPDATE, Op.DELETE, Op.TRUNCATE)}
 _DDL = Op.DDL  # looked up in the enum it costs 0.1 us each time

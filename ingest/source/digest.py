@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ingest import types
-from ingest.lake import duck
-from ingest.lake.mirrors import Column
+from ingest.ledgers.mirrors import Column
 from ingest.source.database import SourceColumn, SourceDialect, concat_call
 from ingest.source.reconciled import RowKey
+from ingest.tables import duck
 from ingest.values import float_text
 
 BITS = 60

@@ -29,7 +29,6 @@ from pymysql.cursors import SSCursor
 from ingest import types
 from ingest.change import TableId
 from ingest.errors import IngestError
-from ingest.lake.names import quoted as name_of
 from ingest.source.database import (
     CONNECT_SECONDS,
     READ_SECONDS,
@@ -45,6 +44,7 @@ from ingest.source.database import (
     still_open,
     trim_call,
 )
+from ingest.store.names import quoted as name_of
 
 ERRORS: tuple[type[Exception], ...] = (pymysql.MySQLError, OSError)
 CLOCK = "SELECT DATE_FORMAT(UTC_TIMESTAMP(6), '%Y-%m-%dT%H:%i:%s.%fZ')"

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 from ingest.change import TableId
 from ingest.config import Pipeline, target
 from ingest.formats import ingest_snapshot
-from ingest.lake import duck, mirrors
-from ingest.lake.books import merged_columns
-from ingest.lake.json_cells import object_in
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import mirrors
+from ingest.ledgers.books import merged_columns
 from ingest.order import RANK, Order, number_of, order_of
+from ingest.tables import duck
+from ingest.tables.json_cells import object_in
+from ingest.tables.tables import LakeReader
 
 HALF = 3  # of rows that were read: no stream uses it, so a position that ends in their number is known by it
 _END = 2  # the half of an end mark, before its rows

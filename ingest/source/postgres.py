@@ -22,7 +22,6 @@ import psycopg
 from ingest import types
 from ingest.change import TableId
 from ingest.errors import IngestError
-from ingest.lake.duck import name as name_of
 from ingest.source.database import (
     CONNECT_SECONDS,
     READ_SECONDS,
@@ -36,6 +35,7 @@ from ingest.source.database import (
     still_open,
     trim_call,
 )
+from ingest.tables.duck import name as name_of
 
 ERRORS: tuple[type[Exception], ...] = (psycopg.Error, OSError)
 CLOCK = "SELECT to_char(clock_timestamp() AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"

@@ -26,10 +26,9 @@ from ingest.change import LaneId, TableId
 from ingest.config import Pipeline, Source, target
 from ingest.errors import IngestError, command, counted
 from ingest.formats import ingest_snapshot
-from ingest.lake import duck, lanes, mirrors, targets
-from ingest.lake.mirrors import Mirror
-from ingest.lake.tables import Tables
-from ingest.lake.targets import AnyLake
+from ingest.ledgers import lanes, mirrors, targets
+from ingest.ledgers.mirrors import Mirror
+from ingest.ledgers.targets import AnyLake
 from ingest.source import digest, snapshot
 from ingest.source.chunks import key_conditions
 from ingest.source.database import SourceDialect, SourceTable, clock, connected
@@ -55,6 +54,8 @@ from ingest.source.sides import (
     compared_table,
 )
 from ingest.source.snapshot import described
+from ingest.tables import duck
+from ingest.tables.tables import Tables
 
 _LOOKS = 2  # at a key that the source seems to lack, before it is deleted
 _OPEN_SECONDS = 10.0  # for which a transaction of the source is waited for

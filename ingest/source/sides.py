@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from ingest.config.entries import Database
 from ingest.errors import IngestError
-from ingest.lake import delta, duck
-from ingest.lake.mirrors import Column, Mirror
-from ingest.lake.tables import Tables, scan
+from ingest.ledgers.mirrors import Column, Mirror
 from ingest.source import digest
 from ingest.source.chunks import Chunk, beyond, bounds, chunks, condition, key_conditions, keys_of, literals
 from ingest.source.database import (
@@ -32,6 +30,8 @@ from ingest.source.database import (
 from ingest.source.digest import ComparedColumn
 from ingest.source.reconciled import Cells, IncomparableError, ReconcileOptions, RowKey
 from ingest.source.snapshot import is_settled
+from ingest.tables import delta, duck
+from ingest.tables.tables import Tables, scan
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection

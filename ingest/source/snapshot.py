@@ -25,7 +25,6 @@ from ingest.config import Pipeline, Source, TableRule
 from ingest.config.entries import Database
 from ingest.errors import IngestError, command, counted
 from ingest.formats import ingest_snapshot
-from ingest.lake.snapshots import folder
 from ingest.source.chunks import Bound, Chunk, bounds, chunks, condition, in_threads, keys_of
 from ingest.source.database import (
     HOW_IT_ENDS,
@@ -40,6 +39,7 @@ from ingest.source.database import (
 )
 from ingest.source.database import clock as clock_of
 from ingest.source.place import KnownTable, SnapshotPlace, after, known, number_after
+from ingest.tables.snapshots import folder
 
 CHUNK_ROWS = 50_000
 _TRIES = 4

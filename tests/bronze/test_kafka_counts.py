@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from ingest.bronze.kafka import _ARROW, _count, _counting
 from ingest.bronze.offsets import Place
 from ingest.bronze.store import storing
-from ingest.lake.datafiles import Added, Layout
-from ingest.lake.schemas import BRONZE
+from ingest.tables.datafiles import Added, Layout
+from ingest.tables.schemas import BRONZE
 
 PLACES = st.sampled_from([Place("soil", 0), Place("soil", 1), Place("seed", 0)])
 

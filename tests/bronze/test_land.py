@@ -15,12 +15,12 @@ import pytest
 from ingest.bronze.land import land, last_batch
 from ingest.bronze.positions import Positions
 from ingest.config import load
-from ingest.lake import commits, delta, log
-from ingest.lake.lake import Lake
-from ingest.lake.maintenance import maintain
+from ingest.ledgers.maintenance import maintain
 from ingest.result import Result
 from ingest.run import Warm, run
 from ingest.silver.decode import decode
+from ingest.tables import commits, delta, log
+from ingest.tables.lake import Lake
 from tests.lakes import FORMAT, Depot, change, counted, doubled, rows, touch, versions
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from ingest.bronze.moved import known_moves, recognised
 from ingest.bronze.receipts import FileState
 from ingest.config import Source, load
 from ingest.inspect.idle import idle
-from ingest.lake.tables import LakeReader
 from ingest.operate.dry_run import foresee
 from ingest.run import Warm, run
+from ingest.tables.tables import LakeReader
 from tests.bronze.feed import Feed
 from tests.lakes import FORMAT, change, touch
 from tests.timing import is_within

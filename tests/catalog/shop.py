@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ingest.config import load
-from ingest.lake.tables import LakeReader
 from ingest.result import Result
 from ingest.run import Warm, run
+from ingest.tables.tables import LakeReader
 from tests.unstarted import unstarted
 
 FILE = """pipeline: shop

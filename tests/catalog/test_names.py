@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ingest.catalog.names import CatalogName, assigned
 from ingest.change import TableId
 from ingest.config.entries import CatalogSettings
-from ingest.lake.names import mirror_path
+from ingest.store.names import mirror_path
 
 GLUE = CatalogSettings("glue")
 PARTS = st.one_of(

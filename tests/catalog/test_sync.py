@@ -14,11 +14,11 @@ from ingest.cli.repair_verbs import fold_again
 from ingest.errors import command
 from ingest.inspect import status
 from ingest.inspect.idle import idle
-from ingest.lake import decisions
-from ingest.lake.lake import Lake
+from ingest.ledgers import decisions
 from ingest.operate.doctor import examine
 from ingest.result import Result
 from ingest.run import Warm
+from ingest.tables.lake import Lake
 from tests.catalog.shop import Shop, UnityServer, unity_server
 from tests.unstarted import unstarted
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ingest.inspect import status
-from ingest.lake.lake import Lake
 from ingest.operate import catalog_sql, dry_run
 from ingest.run import run
+from ingest.tables.lake import Lake
 from tests.lakes import Depot, change, statement, touch
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]

@@ -14,9 +14,9 @@ from ingest.change import TableId
 from ingest.cli import repair_verbs
 from ingest.cli.app import app
 from ingest.inspect.query import query
-from ingest.lake.schemas import CHECKS, DECISIONS, REJECTS
 from ingest.operate import catalog_sql
 from ingest.quality.report_data import gather
+from ingest.tables.schemas import CHECKS, DECISIONS, REJECTS
 from tests.lakes import change, statement
 from tests.serve.conftest import KEYLESS, depot
 from tests.written_lake import WrittenLake

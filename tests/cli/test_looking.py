@@ -14,9 +14,10 @@ import duckdb
 import pytest
 
 from ingest.inspect import duck_query, query, status
-from ingest.lake import delta, duck, log, rejects
-from ingest.lake.lake import Lake
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import rejects
+from ingest.tables import delta, duck, log
+from ingest.tables.lake import Lake
+from ingest.tables.tables import LakeReader
 from tests.lake.test_tables import read, read_by_spark
 from tests.timing import PATIENCE, TRIES
 
@@ -179,7 +180,7 @@ def test_every_table_of_the_examples_reads_as_with_spark(
 def test_every_row_is_explained(shops: dict[str, Example]) -> None:
     """A story that differs from the mirror's row would hint at a fault that does not exist."""
     from ingest.gold.explain import explain
-    from ingest.lake import mirrors
+    from ingest.ledgers import mirrors
 
     compared = 0
     for shop in shops.values():

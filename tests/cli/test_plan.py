@@ -17,11 +17,11 @@ from ingest.cli.run_verbs import describe
 from ingest.config import TableRule, load
 from ingest.errors import SetupError
 from ingest.inspect.status import status
-from ingest.lake.tables import LakeReader
 from ingest.operate import dry_run
 from ingest.result import STAGES
 from ingest.run import run
 from ingest.silver.preview import decode
+from ingest.tables.tables import LakeReader
 from tests.cli.planning import FILES, HEAD, KAFKA, planned, runner
 from tests.lakes import FORMAT, Depot, change, statement, touch
 from tests.shops import Shops

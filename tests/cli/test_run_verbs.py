@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from ingest.cli.app import app
 from ingest.cli.run_verbs import describe
 from ingest.errors import SetupError
-from ingest.gold.results import Folded
-from ingest.lake.tables import LakeReader
+from ingest.gold.plan.results import Folded
 from ingest.result import Result
+from ingest.tables.tables import LakeReader
 from tests.lakes import ROOT, Depot
 from tests.timing import PATIENCE
 

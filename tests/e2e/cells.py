@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from ingest.lake.lake import Lake
+from ingest.tables.lake import Lake
 from tests.e2e.typed_tables import Table
 
 Row = Mapping[str, Any]

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table as Printed
 
 from ingest.config import load
-from ingest.lake.lake import Lake
 from ingest.run import Warm, run
+from ingest.tables.lake import Lake
 from tests.e2e import cells
 from tests.e2e.histories import History, alter
 from tests.e2e.typed_tables import Column, Table

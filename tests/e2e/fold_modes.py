@@ -14,8 +14,8 @@ from typing import Any
 
 from ingest.cli.spark import session_for
 from ingest.config import load
-from ingest.lake.tables import LakeReader
 from ingest.run import run
+from ingest.tables.tables import LakeReader
 from tests.e2e.message_batches import TABLES, history
 
 BY_TASKS = (True, False, True, False, False)  # else by this process

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from ingest.cli.app import app
 from ingest.cli.spark import session_for
 from ingest.config import load
-from ingest.lake.lake import Lake
+from ingest.tables.lake import Lake
 from tests.lakes import shop
 
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.config import load
-from ingest.lake.lake import Lake
 from ingest.spark import jars, settings
+from ingest.tables.lake import Lake
 from tests.e2e.cluster import Cluster
 from tests.lakes import ROOT, Depot, change, example, expected_shop, shop, touch
 

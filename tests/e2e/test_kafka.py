@@ -17,8 +17,8 @@ from ingest.bronze.positions import Positions
 from ingest.change import TableId
 from ingest.config import load
 from ingest.config.model import TableRule
-from ingest.lake.lake import Lake
 from ingest.run import Warm, run
+from ingest.tables.lake import Lake
 from tests.e2e.registry import ENVELOPE, KEY, plant_event
 from tests.e2e.topics import Sent
 from tests.formats.one_history.debezium import registry as schemas

@@ -15,9 +15,9 @@ import pytest
 
 from ingest.config import Pipeline, Source, load
 from ingest.errors import IngestError
-from ingest.lake import lineage
 from ingest.result import Result
 from ingest.run import run
+from ingest.tables import lineage
 from tests.lakes import Depot
 
 if TYPE_CHECKING:

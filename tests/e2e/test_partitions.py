@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from ingest.change import TableId
 from ingest.cli.app import app
 from ingest.config import load
-from ingest.lake.tables import LakeReader
+from ingest.tables.tables import LakeReader
 from tests.beside import beside
 from tests.e2e.databases import NewestStandby, Nodes, PostgreSQL
 from tests.e2e.test_source import Garden

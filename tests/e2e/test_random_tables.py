@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from ingest.cli.app import app
 from ingest.config import load
-from ingest.lake.tables import LakeReader
+from ingest.tables.tables import LakeReader
 from tests.e2e.databases import Database
 from tests.e2e.feed import say
 from tests.e2e.random_tables import PREPARED, Said, Table, differing, drawn, mirrored

@@ -23,11 +23,11 @@ from ingest import types
 from ingest.change import TableId
 from ingest.config import load
 from ingest.inspect.status import complete
-from ingest.lake.tables import LakeReader
 from ingest.source.database import SourceTable, connected, primary_of
 from ingest.source.reconcile import reconcile
 from ingest.source.reconciled import ReconcileOptions, RowDifference
 from ingest.source.snapshot import source_of
+from ingest.tables.tables import LakeReader
 from tests.e2e.databases import Database, Nodes, Replica, Standby
 from tests.e2e.feed import say
 from tests.e2e.random_tables import Table

@@ -18,11 +18,11 @@ from typer.testing import CliRunner
 from ingest.change import TableId
 from ingest.cli.app import app
 from ingest.config import load
-from ingest.lake.tables import LakeReader
 from ingest.source import reconcile as comparing
 from ingest.source.reconcile import repair
 from ingest.source.reconciled import Reconciled, ReconcileOptions
 from ingest.source.snapshot import source_of
+from ingest.tables.tables import LakeReader
 from tests.e2e.databases import Database
 from tests.e2e.test_source import Garden, node  # noqa: F401 - a fixture
 from tests.e2e.test_source_writers import DRAWN, Writers

@@ -16,8 +16,8 @@ from typing import Any
 import psutil
 import pytest
 
-from ingest.lake import decisions
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import decisions
+from ingest.tables.tables import LakeReader
 from tests.lakes import ROOT, Depot, statement, touch
 
 MEGABYTES = 300  # of the process that answers

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ingest.lake import mirrors
+from ingest.ledgers import mirrors
 from ingest.serve.app import Service
 from ingest.serve.background import JobRunner
 from ingest.serve.fleet import Fleet

@@ -17,14 +17,14 @@ from ingest.change import TableId
 from ingest.config import load
 from ingest.gold import approval
 from ingest.inspect.status import status
-from ingest.lake import decisions, mirrors, pauses, rejects
-from ingest.lake.decisions import Decision
-from ingest.lake.schemas import RUNS
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import decisions, mirrors, pauses, rejects
+from ingest.ledgers.decisions import Decision
 from ingest.serve.app import Service
 from ingest.serve.background import JobRunner
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
+from ingest.tables.schemas import RUNS
+from ingest.tables.tables import LakeReader
 from tests.e2e import chromium
 from tests.e2e.test_serve import SECONDS, Running
 from tests.lakes import ROOT, TYPES, change, statement, touch

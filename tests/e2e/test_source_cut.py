@@ -16,12 +16,12 @@ import pytest
 
 from ingest.config import load
 from ingest.errors import IngestError
-from ingest.lake.tables import LakeReader
 from ingest.source import reconcile as comparing
 from ingest.source import snapshot as reading
 from ingest.source.database import named
 from ingest.source.reconciled import Reconciled, ReconcileOptions
 from ingest.source.snapshot import source_of
+from ingest.tables.tables import LakeReader
 from tests.e2e.databases import Database
 from tests.e2e.test_source import Garden, node  # noqa: F401 - a fixture
 from tests.source import made

@@ -17,7 +17,7 @@ import pytest
 
 from ingest.bronze.files import listing
 from ingest.config import Source, load
-from ingest.lake.lake import Lake
+from ingest.tables.lake import Lake
 from tests.e2e.faulty_store import CARELESS, Fault, Faulty
 from tests.e2e.services import Missing
 from tests.e2e.store import Store
@@ -38,7 +38,7 @@ import json, sys, threading
 from concurrent.futures import ThreadPoolExecutor
 from ingest.cli.spark import session_for
 from ingest.config import load
-from ingest.lake.hadoop import HadoopStore, admits_two, small_files
+from ingest.store.hadoop import HadoopStore, admits_two, small_files
 
 winners = []
 with session_for([load(sys.argv[1])]), ThreadPoolExecutor(2) as pool:

@@ -18,13 +18,14 @@ from pyspark.errors import PySparkException
 
 from ingest.config import load
 from ingest.errors import IngestError, LockedError
-from ingest.gold import arrow_runs, planner
-from ingest.lake import commits, delta, lock, object_store, stores
-from ingest.lake.datafiles import Layout, written
-from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, RUNS
-from ingest.lake.tables import LakeReader
+from ingest.gold.apply import arrow_runs, planner
 from ingest.result import Result
 from ingest.run import Warm, run
+from ingest.store import lock, object_store, stores
+from ingest.tables import commits, delta
+from ingest.tables.datafiles import Layout, written
+from ingest.tables.schemas import BOOKS, BRONZE, CHANGES, RUNS
+from ingest.tables.tables import LakeReader
 from tests.e2e.faulty_store import BUSY, CARELESS, DENIED, EXPIRED, LOST, RIVAL, SLOW, Fault, Faulty
 from tests.e2e.message_batches import TABLES, history
 from tests.e2e.services import Missing

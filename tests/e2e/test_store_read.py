@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 from ingest.cli.app import app
 from ingest.config import load
-from ingest.lake import object_store, stores
-from ingest.lake.tables import LakeReader
 from ingest.operate import dry_run
+from ingest.store import object_store, stores
+from ingest.tables.tables import LakeReader
 from tests.e2e.services import free_port
 from tests.e2e.store import ACCESS, Store
 from tests.lakes import change, touch

@@ -17,11 +17,11 @@ from ingest.erase.search import search
 from ingest.errors import IngestError
 from ingest.gold import rebuild as folding
 from ingest.inspect import status
-from ingest.lake import decisions
-from ingest.lake.feeds import replayed
-from ingest.lake.lake import Lake
+from ingest.ledgers import decisions
+from ingest.ledgers.feeds import replayed
 from ingest.run import run
 from ingest.silver import rebuild as decoding
+from ingest.tables.lake import Lake
 from tests.lakes import TYPES, Depot, change, counted, rows, touch
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]

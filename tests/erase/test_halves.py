@@ -15,9 +15,9 @@ from ingest.config import load
 from ingest.erase import plan as planning
 from ingest.erase import traces
 from ingest.gold import evidence
-from ingest.lake.lake import Lake
-from ingest.lake.stamps import change_of
+from ingest.ledgers.stamps import change_of
 from ingest.run import Warm, run
+from ingest.tables.lake import Lake
 from tests.erase.test_special_lakes import decided
 from tests.unstarted import unstarted
 

@@ -14,12 +14,12 @@ from ingest.erase.plan import ErasedChange, Erasure
 from ingest.erase.replacements import replaced, replacement
 from ingest.errors import IngestError
 from ingest.fold import key_of_change
-from ingest.lake import sealing
-from ingest.lake.barriers import GONE, HEADER, Barrier, Barriers, left_of
-from ingest.lake.books import merged
-from ingest.lake.envelope import NOT_SEALED
-from ingest.lake.stamps import change_of
+from ingest.ledgers import sealing
+from ingest.ledgers.barriers import GONE, HEADER, Barrier, Barriers, left_of
+from ingest.ledgers.books import merged
+from ingest.ledgers.stamps import change_of
 from ingest.silver.lift import SourceDecoder
+from ingest.store.envelope import NOT_SEALED
 from tests.formats.one_history.history import history
 from tests.formats.one_history.test_one_history import DIALECTS
 from tests.silver.test_lift import PARCELS, bronze, lifting

@@ -13,10 +13,10 @@ from ingest.config.model import TableRule
 from ingest.erase import late, remove, replacements
 from ingest.erase import plan as planning
 from ingest.errors import IngestError
-from ingest.lake import barriers, decisions, sealing
-from ingest.lake.decisions import KEY_DROPPED, Decision
-from ingest.lake.envelope import SealError
-from ingest.lake.lake import Lake
+from ingest.ledgers import barriers, decisions, sealing
+from ingest.ledgers.decisions import KEY_DROPPED, Decision
+from ingest.store.envelope import SealError
+from ingest.tables.lake import Lake
 from tests.shops import Shops
 
 MERGED = TableRule(r"shop_(\d+).item", into="shop.item")

@@ -13,9 +13,9 @@ from ingest.cli.app import app
 from ingest.config import load
 from ingest.erase.search import search
 from ingest.formats import ingest_snapshot
-from ingest.lake.lake import Lake
 from ingest.run import run
 from ingest.source import place
+from ingest.tables.lake import Lake
 from tests.lakes import touch
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]
@@ -122,7 +122,7 @@ def test_no_byte_of_a_row_is_left_in_what_was_written_about_it(spark: Any, tmp_p
 def _read(lake: Lake, made: Pay) -> None:
     """The rows as `ingest snapshot` writes them, which wait to be landed: an erasure refuses until they have."""
     from ingest.change import TableId
-    from ingest.lake import snapshots
+    from ingest.tables import snapshots
 
     table = TableId("shop", None, "pay")
     known = place.known(lake.pipeline, "s", table)

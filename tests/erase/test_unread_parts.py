@@ -18,12 +18,12 @@ from ingest.erase import plan as planning
 from ingest.erase.search import search
 from ingest.errors import Undecodable
 from ingest.formats import tencent_protobuf
-from ingest.lake import rejects
-from ingest.lake.barriers import left_of
-from ingest.lake.lake import Lake
+from ingest.ledgers import rejects
+from ingest.ledgers.barriers import left_of
 from ingest.run import run
 from ingest.silver.rebuild import rebuild
 from ingest.silver.split_messages import LENGTH, Spot
+from ingest.tables.lake import Lake
 from tests.erase.test_special_lakes import decided
 from tests.formats.protobuf_cases import cut_at, encode
 from tests.timing import is_within

@@ -14,9 +14,9 @@ from ingest.config.model import Source, TableRule
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ingest.lake.lake import Lake
     from ingest.result import Result
     from ingest.run import Warm
+    from ingest.tables.lake import Lake
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ class Depot:
 
     def lake(self) -> Lake:
         """The lake, to look into."""
-        from ingest.lake.lake import Lake
+        from ingest.tables.lake import Lake
 
         return Lake(self.spark, self.pipeline)
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from ingest import ddl
 from ingest.change import TableId
 from ingest.fold import SchemaStep
-from ingest.gold import declared
-from ingest.gold.declared import Declared
-from ingest.gold.policy import Subject, Timeline
-from ingest.gold.steps import steps
-from ingest.lake.logged_statements import Statement
+from ingest.gold.plan import declared
+from ingest.gold.plan.declared import Declared
+from ingest.gold.plan.policy import Subject, Timeline
+from ingest.gold.plan.steps import steps
+from ingest.ledgers.logged_statements import Statement
 
 DEPOT = TableId("yard", None, "depot")
 KNOWN = {"no": "int32", "site": "string", "load": "decimal(10,2)"}

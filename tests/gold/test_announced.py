@@ -12,9 +12,9 @@ from ingest.change import Options, TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
 from ingest.gold import approval
-from ingest.lake.lake import Lake
-from ingest.lake.names import mirror_path
 from ingest.run import Warm, run
+from ingest.store.names import mirror_path
+from ingest.tables.lake import Lake
 from tests.unstarted import unstarted
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import deltalake
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.gold import apply_merge
-from ingest.gold.results import MirrorCommit
+from ingest.gold.apply import apply_merge
+from ingest.gold.plan.results import MirrorCommit
 from ingest.run import Warm
 from tests.gold.depot import Depot
 from tests.gold.test_merge_entry import history
@@ -156,7 +156,7 @@ def test_a_foreign_commit_after_the_plan_is_noticed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     """A MERGE takes whatever rows it meets: those of somebody's DELETE would be missing for good, and nobody would know."""
-    from ingest.gold import file_commits
+    from ingest.gold.apply import file_commits
 
     depot = depot_of(spark, tmp_path, way).row("INSERT", id="1", n="1").row("INSERT", id="2", n="1")
     assert ("done", "") == depot.run()

@@ -20,8 +20,8 @@ import pytest
 
 from benchmarks.contest.readers import load_delta
 from ingest.config.model import TableRule
-from ingest.gold import file_commits
-from ingest.gold.results import MirrorCommit
+from ingest.gold.apply import file_commits
+from ingest.gold.plan.results import MirrorCommit
 from tests.gold.depot import Depot
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def test_a_folder_without_hard_links_is_written_by_spark(
     assert "" == depot.why_merge
     assert "done" == depot.row(id="2", n="many").run()[0]
     assert "" == depot.why_merge
-    monkeypatch.setattr("ingest.lake.stores._has_links", lambda _folder: False)
+    monkeypatch.setattr("ingest.store.stores._has_links", lambda _folder: False)
     assert ("done", "") == depot.row(id="3", n="3").run()
     assert "hard links" in (depot.why_merge or "")
     assert [1, None, 3] == [row["n"] for row in depot.rows()]

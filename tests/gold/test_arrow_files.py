@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ingest.change import TableId
-from ingest.gold import arrow_files
-from ingest.gold.arrow_values import of_delta
-from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
+from ingest.gold.fold import arrow_files
+from ingest.gold.fold.arrow_values import of_delta
+from ingest.gold.fold.arrow_work import ColumnWork, LaneWork, MirrorWork
 
 
 def test_columns_come_and_go_with_a_new_file(tmp_path: Path) -> None:

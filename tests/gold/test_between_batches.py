@@ -15,7 +15,7 @@ from tests.gold.depot import Depot
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ingest.gold.results import Folded
+    from ingest.gold.plan.results import Folded
 
 HARMLESS = {
     "ordered": "OPTIMIZE {} ZORDER BY (n)",

@@ -11,9 +11,9 @@ import pytest
 from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
-from ingest.lake.lake import Lake
-from ingest.lake.names import mirror_path
 from ingest.run import Warm, run
+from ingest.store.names import mirror_path
+from ingest.tables.lake import Lake
 from tests.unstarted import unstarted
 
 STAGES = ("bronze", "silver", "gold", "quality")

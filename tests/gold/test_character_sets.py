@@ -9,8 +9,8 @@ import pytest
 
 from ingest import ddl, formats
 from ingest.change import Change, Hints, Message, Op
-from ingest.gold.steps import steps
-from ingest.lake.logged_statements import Statement
+from ingest.gold.plan.steps import steps
+from ingest.ledgers.logged_statements import Statement
 from tests.gold.statements import DEPOT, converted, said, subject
 
 MADE = "CREATE TABLE depot (no INT(6) ZEROFILL, site VARCHAR(20), made VARCHAR(20) CHARACTER SET gbk)"

@@ -26,14 +26,14 @@ from ingest.gold.complete_until import (
     reached,
     still_fed,
 )
-from ingest.gold.completed import Progress
-from ingest.gold.results import Folded
+from ingest.gold.plan.completed import Progress
+from ingest.gold.plan.results import Folded
 from ingest.inspect.status import status
-from ingest.lake.mirrors import Mirror
-from ingest.lake.schemas import RUNS
-from ingest.lake.tables import LakeReader
+from ingest.ledgers.mirrors import Mirror
 from ingest.result import Result
 from ingest.run import Warm, _complete_until, _rows
+from ingest.tables.schemas import RUNS
+from ingest.tables.tables import LakeReader
 
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 ORDERS, PARTS = ("shop", None, "orders"), ("shop", None, "parts")

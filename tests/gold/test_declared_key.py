@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.lake import targets
+from ingest.ledgers import targets
 from ingest.run import Warm
 from tests.shops import Shops
 

@@ -40,7 +40,7 @@ def cells(depot: Depot) -> Cells:
 def decided(depot: Depot, names: list[str], *, complete: bool = False, withdraw: bool = False) -> list[Any]:
     """Decide on the epoch that begins with the second file, and carry it out."""
     from ingest.cli.epoch_verb import carry_out, decide
-    from ingest.lake import epochs
+    from ingest.ledgers import epochs
 
     lake = depot.lake()
     place = lake.read("bronze").where("kind = 'message' AND batch = 2 AND offset = 0").collect()[0]
@@ -130,7 +130,7 @@ def test_old_states_end_with_the_snapshot(seen: Seen) -> None:
 
 def test_decisions_are_listed(seen: Seen) -> None:
     """It must be possible to find out later that there was an epoch, and how far its snapshot got."""
-    from ingest.lake import epochs
+    from ingest.ledgers import epochs
 
     kept = epochs.read(seen.depot.lake())
     [start] = kept.starts["s"]
@@ -140,7 +140,7 @@ def test_decisions_are_listed(seen: Seen) -> None:
 
 def test_what_cannot_be_is_refused(seen: Seen) -> None:
     """A decision about a place or a table that is not there would change nothing, silently."""
-    from ingest.lake import epochs
+    from ingest.ledgers import epochs
 
     lake = seen.depot.lake()
     for text in ("nowhere", "a/b/c", "no-such-file/0/0"):

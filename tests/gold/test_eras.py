@@ -13,14 +13,14 @@ from ingest.change import Change, LaneId, Op, TableId
 from ingest.config.model import TableRule
 from ingest.ddl import effects
 from ingest.errors import HeldError
-from ingest.gold import eras, mirror_schema
-from ingest.gold.eras import Evidence, Run, evidence, overlap
-from ingest.gold.past_keys import LaneEvent, rebased
-from ingest.gold.policy import Subject, Timeline
-from ingest.gold.work import Job
-from ingest.lake.books import Line
-from ingest.lake.logged_statements import Statement
-from ingest.lake.mirrors import Era, Mirror
+from ingest.gold.fold.past_keys import LaneEvent, rebased
+from ingest.gold.plan import eras, mirror_schema
+from ingest.gold.plan.eras import Evidence, Run, evidence, overlap
+from ingest.gold.plan.policy import Subject, Timeline
+from ingest.gold.plan.work import Job
+from ingest.ledgers.books import Line
+from ingest.ledgers.logged_statements import Statement
+from ingest.ledgers.mirrors import Era, Mirror
 from ingest.order import Order, order_key
 from ingest.run import Warm
 from tests.gold.depot import Depot

@@ -12,8 +12,8 @@ from ingest.errors import IngestError
 from ingest.fold import Placed, SchemaStep
 from ingest.gold.evidence import cell_text, equals
 from ingest.gold.explain import Happening, StoryEvent, tell
-from ingest.lake.mirrors import Column, Mirror
-from ingest.lake.raw import RAW_CHARACTERS, shown
+from ingest.ledgers.mirrors import Column, Mirror
+from ingest.ledgers.raw import RAW_CHARACTERS, shown
 from ingest.order import Order, order_key
 
 if TYPE_CHECKING:
@@ -129,8 +129,8 @@ def test_long_messages_are_cut() -> None:
 def test_a_row_of_a_real_lake(spark: SparkSession, tmp_path: Path) -> None:
     """The mirror's own row is shown with the fold's: an UPDATE by hand must be seen, and which cell it was."""
     from ingest.gold.explain import explain
-    from ingest.lake.lake import Lake
     from ingest.run import run
+    from ingest.tables.lake import Lake
     from tests.lakes import Depot
 
     depot = Depot(tmp_path)

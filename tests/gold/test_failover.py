@@ -13,9 +13,9 @@ from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
 from ingest.errors import HeldError
-from ingest.gold.failover import refuse_another
-from ingest.gold.work import Books, Job, LaneSums
-from ingest.lake.books import Line
+from ingest.gold.plan.failover import refuse_another
+from ingest.gold.plan.work import Books, Job, LaneSums
+from ingest.ledgers.books import Line
 from tests.gold.depot import Depot
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Yard(Depot):
 def test_from_failover_to_decision(spark: SparkSession, tmp_path: Path) -> None:
     """Without the hold, the new server's rows would lose against older ones, and nothing would say so."""
     from ingest.cli.epoch_verb import carry_out, decide
-    from ingest.lake import epochs
+    from ingest.ledgers import epochs
     from ingest.run import Warm
 
     yard = Yard(

@@ -15,21 +15,21 @@ import pytest
 
 from ingest.config import load
 from ingest.errors import HeldError, command
-from ingest.gold import apply_merge
 from ingest.gold import feeds as filling
-from ingest.gold.arrow_files import Written, make
+from ingest.gold.apply import apply_merge
+from ingest.gold.fold.arrow_files import Written, make
 from ingest.inspect import status
 from ingest.inspect.query import query
-from ingest.lake import feeds, mirrors
-from ingest.lake.lake import Lake
+from ingest.ledgers import feeds, mirrors
 from ingest.run import Warm, run
+from ingest.tables.lake import Lake
 from tests.unstarted import unstarted
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from ingest.gold.arrow_work import MirrorWork
+    from ingest.gold.fold.arrow_work import MirrorWork
 
 RULE = "tables: [{match: t.item, keys: [ID], columns: {ID: int64, image: int32}, changes_of: true}]\n"
 
@@ -301,7 +301,7 @@ def test_a_feed_that_begins_leaves_a_mirror_failed_that_the_run_has_not_folded(
     shop = Shop(tmp_path, RULE.replace("t.item", "t.*").replace(", changes_of: true", ""))
     shop.run(*two(1))
     with monkeypatch.context() as patch:
-        patch.setattr("ingest.gold.arrow_runs.make", made)
+        patch.setattr("ingest.gold.apply.arrow_runs.make", made)
         assert {"done", "failed"} == {state for state, _ in shop.run(*two(3))}
     shop.rules = RULE.replace("t.item", "t.*")
     run(shop.spark, shop.lake.pipeline, ("bronze", "silver", "gold"), Warm(), select="t.other")

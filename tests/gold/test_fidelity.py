@@ -10,11 +10,11 @@ import pytest
 from ingest.config.model import TableRule
 from ingest.gold import fidelity
 from ingest.gold.fidelity import COUNTS, count
-from ingest.lake import duck
-from ingest.lake.compare import TableState
-from ingest.lake.mirrors import Column
-from ingest.lake.tables import LakeReader
+from ingest.ledgers.mirrors import Column
 from ingest.run import Warm
+from ingest.tables import duck
+from ingest.tables.compare import TableState
+from ingest.tables.tables import LakeReader
 from tests.gold.depot import Depot
 from tests.unstarted import unstarted
 

@@ -12,13 +12,13 @@ import pytest
 from ingest.change import TableId
 from ingest.config import Pipeline, TableRule
 from ingest.errors import HeldError, command
-from ingest.gold.foreign_commits import refuse_past
+from ingest.gold.plan.foreign_commits import refuse_past
 from ingest.gold.preview import foresee, lake_state
 from ingest.inspect.status import status
-from ingest.lake.books import Line
-from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Column, Mirror
+from ingest.ledgers.books import Line
+from ingest.ledgers.mirrors import Column, Mirror
 from ingest.run import Warm
+from ingest.tables.lake import Lake
 from tests.shops import Shops
 
 MIRROR = Mirror(TableId("yard", None, "depot"), "mirrors/yard/depot", ("id",), (Column("id", "id", "int64"),))

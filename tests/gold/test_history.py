@@ -11,8 +11,8 @@ import pytest
 from ingest.config.model import TableRule
 from ingest.gold.rebuild import rebuild
 from ingest.inspect import query, status
-from ingest.lake import commits
 from ingest.run import Warm
+from ingest.tables import commits
 from tests.gold.depot import Depot
 from tests.unstarted import unstarted
 

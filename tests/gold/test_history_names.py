@@ -6,9 +6,9 @@ import json
 
 from ingest.change import TableId
 from ingest.config.model import TableRule
-from ingest.gold.mirror_table import comment_of
-from ingest.lake import histories
-from ingest.lake.mirrors import Column, Mirror, grown
+from ingest.gold.apply.mirror_table import comment_of
+from ingest.ledgers import histories
+from ingest.ledgers.mirrors import Column, Mirror, grown
 
 TABLE = TableId("yard", None, "depot")
 RULE = TableRule("yard.*", history=True)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.gold.steps import steps_of
-from ingest.lake import decisions
-from ingest.lake.decisions import FOLDED, Decision
+from ingest.gold.plan.steps import steps_of
+from ingest.ledgers import decisions
+from ingest.ledgers.decisions import FOLDED, Decision
 from ingest.quality.stage import check
 from ingest.run import Warm
 from tests.gold.depot import Depot

@@ -51,7 +51,7 @@ def cells(depot: Depot, *names: str) -> list[tuple[Any, ...]]:
 def test_rows_without_the_new_key_are_read_again(depot: Depot) -> None:
     """No statement contains the numbers that the source gives its rows by itself: only a new read has them."""
     from ingest.cli.epoch_verb import carry_out, decide
-    from ingest.lake import epochs
+    from ingest.ledgers import epochs
 
     say(depot, ["id"], id="1", n="1")
     say(depot, ["id"], id="2", n="2")
@@ -92,7 +92,7 @@ def test_a_table_without_its_primary_key(depot: Depot, rule: dict[str, Any]) -> 
 
 def test_condensed_by_another_key(depot: Depot) -> None:
     """A key that was too narrow has dropped rows of silver; folded by the right one they would be missing."""
-    from ingest.gold.completed import complete
+    from ingest.gold.plan.completed import complete
     from ingest.gold.rebuild import rebuild
     from ingest.silver.condense import condense
     from ingest.silver.rebuild import rebuild as decode_again
@@ -139,7 +139,7 @@ def test_a_rebuild_after_the_key_has_changed(depot: Depot) -> None:
 
 def test_killed_between_the_commit_and_the_decision(depot: Depot, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next run finds the old key decided, and rows that have the new one."""
-    from ingest.lake import mirrors
+    from ingest.ledgers import mirrors
 
     say(depot, ["id"], id="1", n="1")
     assert ("done", "") == depot.run()

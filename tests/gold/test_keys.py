@@ -13,9 +13,10 @@ import pytest
 from ingest.change import Change, Op, TableId
 from ingest.config.model import TableRule
 from ingest.fold import KeyCellError, Placed, Table, fold, key_of_change, may_change_key, steps
-from ingest.gold import arrow_fold, planner
-from ingest.gold.arrow_work import LaneWork
-from ingest.lake.mirrors import Column, Mirror
+from ingest.gold.apply import planner
+from ingest.gold.fold import arrow_fold
+from ingest.gold.fold.arrow_work import LaneWork
+from ingest.ledgers.mirrors import Column, Mirror
 from ingest.order import Order, order_key
 from ingest.run import Warm
 from tests.gold.depot import Depot
@@ -172,8 +173,8 @@ def test_every_reader_of_changes_asks_one_rule(spark: SparkSession) -> None:
     """Compaction, checks and the fold would silently lose rows if their keys differed for NULL or absent cells."""
     from pyspark.sql import functions as F
 
-    from ingest.lake.images import image
-    from ingest.lake.keys import key_texts
+    from ingest.tables.images import image
+    from ingest.tables.keys import key_texts
 
     placed = [event for case in cases() for event in case]
     parsed = frame(spark, placed).withColumns(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.gold import planner
+from ingest.gold.apply import planner
 from tests.shops import Shops
 
 if TYPE_CHECKING:

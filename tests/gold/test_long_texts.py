@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as F
 
-from ingest.lake.images import image
+from ingest.tables.images import image
 
 pytestmark = pytest.mark.spark
 

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ingest.change import TableId
-from ingest.gold import arrow_files
-from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork, Rows
-from ingest.lake import row_files
+from ingest.gold.fold import arrow_files
+from ingest.gold.fold.arrow_work import ColumnWork, LaneWork, MirrorWork, Rows
+from ingest.tables import row_files
 
 COLUMNS = (ColumnWork("id", "id", "int64"), ColumnWork("text", "text", "string"))
 LANE = LaneWork("s", TableId("shop", None, "orders"), 1, 1, images=True)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.gold.apply_merge import _VECTORS
-from ingest.lake import commits, log
+from ingest.gold.apply.apply_merge import _VECTORS
 from ingest.spark.settings import APPLIED
+from ingest.tables import commits, log
 from tests.gold.depot import Depot
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-REWRITTEN = "ingest.gold.apply_merge.REWRITTEN"
+REWRITTEN = "ingest.gold.apply.apply_merge.REWRITTEN"
 ROWS = range(1, 9)
 
 

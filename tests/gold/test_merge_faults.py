@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from ingest.gold import apply_merge, arrow_files, merge
-from ingest.lake.lake import Lake
+from ingest.gold.apply import apply_merge, merge
+from ingest.gold.fold import arrow_files
 from ingest.run import run
 from ingest.spark import tasks
+from ingest.tables.lake import Lake
 from tests.lakes import Depot as Feed
 from tests.lakes import change, touch
 
@@ -84,7 +85,7 @@ def test_a_driver_killed_between_two_mirrors_merges_the_other_one_next(
 ) -> None:
     """The first mirror's batch would be merged again, or the second's never."""
     wanted, commit, merged = next_batch(yard), apply_merge.commit, list[str]()
-    monkeypatch.setattr("ingest.gold.apply_arrow.MERGES", 1)
+    monkeypatch.setattr("ingest.gold.apply.apply_arrow.MERGES", 1)
 
     def dies(*given: Any) -> Any:
         if merged:

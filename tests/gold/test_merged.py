@@ -10,12 +10,12 @@ import pytest
 from ingest.change import TableId
 from ingest.config.model import TableRule
 from ingest.errors import HeldError
-from ingest.gold import collision
 from ingest.gold.explain import explain
-from ingest.gold.rule_faults import refuse_unordered
-from ingest.gold.work import Books, LaneSums, jobs
-from ingest.lake import mirrors
-from ingest.lake.books import Line
+from ingest.gold.fold import collision
+from ingest.gold.plan.rule_faults import refuse_unordered
+from ingest.gold.plan.work import Books, LaneSums, jobs
+from ingest.ledgers import mirrors
+from ingest.ledgers.books import Line
 from ingest.run import Warm
 from tests.shops import Shops
 

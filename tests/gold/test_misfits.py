@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.gold import planner
-from ingest.lake import commits
+from ingest.gold.apply import planner
 from ingest.run import Warm
+from ingest.tables import commits
 from tests.gold.depot import Depot
 from tests.gold.test_tasks import Cluster
 from tests.unstarted import unstarted
@@ -179,7 +179,7 @@ def test_cells_of_tables_without_a_key(depot: Depot, no_key: str) -> None:
 def test_rejects_of_cells_that_are_over(spark: SparkSession, tmp_path: Path, after: str) -> None:
     """A warning about a cell that is long gone hides the next one."""
     from ingest.gold import rebuild
-    from ingest.lake import rejects as listed
+    from ingest.ledgers import rejects as listed
 
     depot = Depot(spark, tmp_path, Warm(), TableRule("yard.*"))
     depot.row(id="1", n="A1", m="1").row(id="2", n="A2", m="1").run(checked=True)
@@ -204,7 +204,7 @@ def rejects(depot: Depot) -> list[dict[str, Any]]:
 
 def reject_states(depot: Depot) -> list[tuple[str, str, int, bool]]:
     """Key, text and batch of each reject, and whether it is open; checks close those that are over."""
-    from ingest.lake.rejects import open_sql
+    from ingest.ledgers.rejects import open_sql
 
     waiting = depot.lake().ask(open_sql(depot.lake()))
     open_ones = {(row["key"], row["batch"]) for row in waiting}

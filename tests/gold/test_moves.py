@@ -8,10 +8,11 @@ import pytest
 
 from ingest.change import TableId
 from ingest.config.model import TableRule
-from ingest.gold import arrow_parts, overtaken, planner
-from ingest.gold.work import Books, LaneKeys, pending_lane
-from ingest.lake.books import Line
-from ingest.lake.mirrors import Era
+from ingest.gold.apply import planner
+from ingest.gold.fold import arrow_parts, overtaken
+from ingest.gold.plan.work import Books, LaneKeys, pending_lane
+from ingest.ledgers.books import Line
+from ingest.ledgers.mirrors import Era
 from ingest.run import Warm
 from tests.gold.depot import Depot
 from tests.schemas import Schemas

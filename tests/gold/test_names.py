@@ -48,8 +48,8 @@ def message(number: int, table: str, op: str, row: dict[str, Any], old: dict[str
 def test_hostile_names(spark: SparkSession, tmp_path: Path) -> None:
     """A name that breaks a statement, a path or a merge loses a table, or another program's."""
     from ingest import run as running
-    from ingest.lake import mirrors
-    from ingest.lake.lake import Lake
+    from ingest.ledgers import mirrors
+    from ingest.tables.lake import Lake
 
     source = Source("s", "files", "dts-canal", path=str(tmp_path / "in-*.jsonl"))
     pipeline = Pipeline(

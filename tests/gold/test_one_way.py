@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.gold import arrow_files
+from ingest.gold.fold import arrow_files
 from ingest.run import Warm
 from tests.gold.depot import Depot
 

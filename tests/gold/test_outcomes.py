@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from ingest.change import TableId
-from ingest.gold.arrow_fold import outcomes
-from ingest.gold.arrow_merge import merge
-from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
-from ingest.gold.outcomes import GONE, MirrorOutcomes, sets
-from ingest.gold.staged import has_name, sent_name, write_outcomes
+from ingest.gold.fold.arrow_fold import outcomes
+from ingest.gold.fold.arrow_merge import merge
+from ingest.gold.fold.arrow_work import ColumnWork, LaneWork, MirrorWork
+from ingest.gold.fold.outcomes import GONE, MirrorOutcomes, sets
+from ingest.gold.fold.staged import has_name, sent_name, write_outcomes
 from ingest.order import Order
 
 LANE = LaneWork("s", TableId("yard", None, "depot"), 1, 1)
@@ -49,7 +49,7 @@ ROW = {"id": "1", "n": "5", "w": "a"}
 def test_each_key_has_one_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     """A MERGE fails if two rows of its source have one key, and files would hold the key twice."""
     monkeypatch.setattr(
-        "ingest.gold.arrow_fold.order_of", lambda place: Order(0, 1, (int(place[-4:]),), 0, (1,), 0)
+        "ingest.gold.fold.arrow_fold.order_of", lambda place: Order(0, 1, (int(place[-4:]),), 0, (1,), 0)
     )
     made = folded(
         change(1, "insert", ROW),
@@ -64,7 +64,7 @@ def test_each_key_has_one_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_change_does_not_send_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
     """A column that a change leaves out would become NULL in the mirror, beside columns that it sets to NULL."""
     monkeypatch.setattr(
-        "ingest.gold.arrow_fold.order_of", lambda place: Order(0, 1, (int(place[-4:]),), 0, (1,), 0)
+        "ingest.gold.fold.arrow_fold.order_of", lambda place: Order(0, 1, (int(place[-4:]),), 0, (1,), 0)
     )
     made = folded(
         change(1, "update", {"id": "1", "n": None}, partial=True),

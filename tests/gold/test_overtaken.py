@@ -9,11 +9,12 @@ import pytest
 
 from ingest.change import TableId
 from ingest.config.model import TableRule
-from ingest.gold import arrow_parts, overtaken, planner
-from ingest.gold.arrow_values import NotPlain
-from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
-from ingest.lake.mirrors import Shard
-from ingest.lake.schemas import CHANGES
+from ingest.gold.apply import planner
+from ingest.gold.fold import arrow_parts, overtaken
+from ingest.gold.fold.arrow_values import NotPlain
+from ingest.gold.fold.arrow_work import ColumnWork, LaneWork, MirrorWork
+from ingest.ledgers.mirrors import Shard
+from ingest.tables.schemas import CHANGES
 from tests.gold.test_tasks import Cluster
 from tests.shops import Shops
 

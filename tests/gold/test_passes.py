@@ -11,14 +11,16 @@ import pytest
 from deltalake import DeltaTable
 
 from ingest.config.model import TableRule
-from ingest.gold import arrow_pass, passes, planner, retyped
-from ingest.gold.arrow_files import Written
-from ingest.gold.passes import StatementPass
-from ingest.gold.planner import FoldPlan
-from ingest.lake import commits
-from ingest.lake.commits import NewRows
+from ingest.gold.apply import arrow_pass, planner
+from ingest.gold.apply.planner import FoldPlan
+from ingest.gold.fold import retyped
+from ingest.gold.fold.arrow_files import Written
+from ingest.gold.plan import passes
+from ingest.gold.plan.passes import StatementPass
 from ingest.run import Warm
 from ingest.spark import tasks
+from ingest.tables import commits
+from ingest.tables.commits import NewRows
 from tests.gold.depot import Depot
 from tests.unstarted import unstarted
 

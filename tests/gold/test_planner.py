@@ -17,10 +17,7 @@ from ingest.config import Pipeline
 from ingest.config.model import TableRule
 from ingest.errors import HeldError
 from ingest.fold import SchemaStep
-from ingest.gold.lane import ChangeKinds, Lane, Steps
-from ingest.gold.ledger import Ledger
-from ingest.gold.mirror_schema import Plan
-from ingest.gold.planner import (
+from ingest.gold.apply.planner import (
     FoldPlan,
     _by_rules,
     _meets,
@@ -30,12 +27,15 @@ from ingest.gold.planner import (
     shared,
     too_large,
 )
-from ingest.gold.ways import out_of_reach, refuse_files, unwritable, why_merge
-from ingest.gold.work import Books, Job
-from ingest.lake import delta
-from ingest.lake.delta import Snapshot
-from ingest.lake.logged_statements import Statement
-from ingest.lake.mirrors import Column, Era, Mirror
+from ingest.gold.plan.lane import ChangeKinds, Lane, Steps
+from ingest.gold.plan.ledger import Ledger
+from ingest.gold.plan.mirror_schema import Plan
+from ingest.gold.plan.ways import out_of_reach, refuse_files, unwritable, why_merge
+from ingest.gold.plan.work import Books, Job
+from ingest.ledgers.logged_statements import Statement
+from ingest.ledgers.mirrors import Column, Era, Mirror
+from ingest.tables import delta
+from ingest.tables.delta import Snapshot
 
 MIB = 1 << 20
 MARKS, PASSES = "deletion vectors", "file by file"

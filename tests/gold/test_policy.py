@@ -11,9 +11,9 @@ import pytest
 from ingest.change import TableId
 from ingest.config.model import TableRule
 from ingest.fold import SchemaStep
-from ingest.gold.policy import APPLIED, DISMISSED, HELD, LOGGED, NOTICED, Subject, judge
-from ingest.gold.steps import steps
-from ingest.lake.decisions import APPROVE, DISMISS
+from ingest.gold.plan.policy import APPLIED, DISMISSED, HELD, LOGGED, NOTICED, Subject, judge
+from ingest.gold.plan.steps import steps
+from ingest.ledgers.decisions import APPROVE, DISMISS
 from tests.gold.statements import DEPOT, declared_by, said, subject
 from tests.shops import Shops
 

@@ -9,14 +9,14 @@ import pytest
 from ingest import ddl
 from ingest.change import Change, Image, Op
 from ingest.fold import Placed, SchemaStep, copies, fold
-from ingest.gold import retyped
-from ingest.gold.declared import departed
-from ingest.gold.policy import APPLIED, HELD, LOGGED, PARTLY, Subject, judge
-from ingest.gold.steps import steps
-from ingest.lake.decisions import APPROVE, DISMISS
-from ingest.lake.logged_statements import Statement
-from ingest.lake.resolve import resolved
-from ingest.lake.timeline import rings
+from ingest.gold.fold import retyped
+from ingest.gold.plan.declared import departed
+from ingest.gold.plan.policy import APPLIED, HELD, LOGGED, PARTLY, Subject, judge
+from ingest.gold.plan.steps import steps
+from ingest.ledgers.decisions import APPROVE, DISMISS
+from ingest.ledgers.logged_statements import Statement
+from ingest.ledgers.resolve import resolved
+from ingest.ledgers.timeline import rings
 from ingest.order import Order
 from tests.gold.statements import DEPOT, KNOWN, declared_by, retyped_by, said, subject
 

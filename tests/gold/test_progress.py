@@ -28,10 +28,10 @@ def test_a_held_mirror_costs_the_others_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every tick would read all lines since, and ask the log of every mirror touched since, without end."""
-    from ingest.gold import work
     from ingest.gold.approval import approve_or_dismiss, listed
-    from ingest.lake.lake import Lake
+    from ingest.gold.plan import work
     from ingest.run import Warm
+    from ingest.tables.lake import Lake
 
     counted: Counter[str] = Counter()
     one_line, one_look = work._line, Lake.snapshot
@@ -72,7 +72,7 @@ def test_a_mirror_that_lost_batches_gets_them_back(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder that was deleted, or a fold that failed, would come back with the newest rows alone."""
-    from ingest.gold import merge
+    from ingest.gold.apply import merge
     from ingest.inspect import status as look
     from ingest.run import Warm
 

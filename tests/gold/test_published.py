@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.lake import commits, delta, mirrors, targets
-from ingest.lake.commits import Staged, TakenError
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import mirrors, targets
 from ingest.run import Warm
+from ingest.tables import commits, delta
+from ingest.tables.commits import Staged, TakenError
+from ingest.tables.tables import LakeReader
 from tests.gold.depot import Depot
 from tests.scenarios.crashing import AFTER, BEFORE, WRITTEN, Point, killed_at
 from tests.unstarted import unstarted

@@ -11,8 +11,8 @@ from ingest.config.entries import Database
 from ingest.ddl import Effect
 from ingest.errors import command
 from ingest.gold import approval
-from ingest.lake.logged_statements import Statement
-from ingest.lake.reach import Reach
+from ingest.ledgers.logged_statements import Statement
+from ingest.ledgers.reach import Reach
 from ingest.operate.dry_run import foresee
 from tests.schemas import Schemas
 

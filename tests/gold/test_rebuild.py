@@ -44,9 +44,9 @@ def test_the_shops_changes_are_what_bronze_gives(shops: dict[str, Example]) -> N
 def rebuilt(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory):
     """A lake whose mirror was damaged by hand, then every layer rebuilt, then one more batch."""
     from ingest.gold.rebuild import rebuild
-    from ingest.lake.lake import Lake
     from ingest.run import run
     from ingest.silver import rebuild as silver
+    from ingest.tables.lake import Lake
     from tests.lakes import Depot
 
     depot = Depot(tmp_path_factory.mktemp("rebuilt"))
@@ -81,10 +81,10 @@ def test_unharmed_silver_is_equal(rebuilt) -> None:
 
 def test_rows_that_only_spark_reads_are_compared(rebuilt, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that only Hadoop reaches has the same rows: they come to DuckDB through Spark."""
-    from ingest.lake.compare import TableState, as_sets, by_key
-    from ingest.lake.lake import Lake
-    from ingest.lake.schemas import CHANGES
     from ingest.silver.rebuild import _columns, _rows
+    from ingest.tables.compare import TableState, as_sets, by_key
+    from ingest.tables.lake import Lake
+    from ingest.tables.schemas import CHANGES
 
     lake, mirror = rebuilt[1], "mirrors/depot/bins"
     changes, rows = _rows(lake, CHANGES, 0), TableState.of(lake, mirror)
@@ -113,9 +113,9 @@ def test_nothing_is_left_of_the_shadow(rebuilt) -> None:
 
 def test_the_last_batches_alone(spark: SparkSession, tmp_path: Path) -> None:
     """What is left of trimmed bronze can still be decoded again; silver made from it alone would lose the rest."""
-    from ingest.lake.lake import Lake
     from ingest.run import run
     from ingest.silver.rebuild import rebuild
+    from ingest.tables.lake import Lake
     from tests.lakes import Depot
 
     depot = Depot(tmp_path)

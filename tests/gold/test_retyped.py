@@ -11,7 +11,7 @@ import pytest
 
 from ingest.config.model import TableRule
 from ingest.fold import SchemaStep
-from ingest.gold.retyped import ALTERED, OPEN, RESPELT, effect, is_open, on_defaults
+from ingest.gold.fold.retyped import ALTERED, OPEN, RESPELT, effect, is_open, on_defaults
 from ingest.order import Order
 from ingest.run import Warm
 from tests.gold.depot import Depot

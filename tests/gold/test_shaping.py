@@ -13,10 +13,10 @@ from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import MadeColumn, TableRule
 from ingest.errors import HeldError
-from ingest.gold.rule_faults import refuse_unordered
-from ingest.gold.work import Books, LaneSums, jobs
-from ingest.lake.books import Line
-from ingest.lake.mirrors import Clusters, Mirror, _clusters, clusters, grown
+from ingest.gold.plan.rule_faults import refuse_unordered
+from ingest.gold.plan.work import Books, LaneSums, jobs
+from ingest.ledgers.books import Line
+from ingest.ledgers.mirrors import Clusters, Mirror, _clusters, clusters, grown
 from tests.gold.depot import Depot
 from tests.shops import Shops
 from tests.unstarted import unstarted

@@ -15,8 +15,8 @@ from ingest.erase import plan as planning
 from ingest.errors import IngestError
 from ingest.gold.explain import explain
 from ingest.gold.preview import foresee, lake_state
-from ingest.lake import mirrors
-from ingest.lake.mirrors import Mirror
+from ingest.ledgers import mirrors
+from ingest.ledgers.mirrors import Mirror
 from ingest.result import STAGES
 from ingest.run import Warm
 from tests.shops import Shops

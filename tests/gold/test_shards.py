@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.gold import planner
+from ingest.gold.apply import planner
 from ingest.run import Warm
 from tests.gold.test_tasks import Cluster
 from tests.shops import Shops

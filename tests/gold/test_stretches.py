@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingest.fold import Key
-from ingest.gold.stretches import Spoken, Stretch, of_rows
+from ingest.gold.fold.stretches import Spoken, Stretch, of_rows
 
 A, B, C = (1,), (2,), (3,)
 

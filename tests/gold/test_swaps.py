@@ -18,21 +18,21 @@ from ingest.ddl import Effect
 from ingest.erase.plan import plan
 from ingest.erase.remove import erase
 from ingest.formats import ingest_snapshot
-from ingest.gold import carried
 from ingest.gold.approval import approve_or_dismiss, listed
 from ingest.gold.explain import explain
+from ingest.gold.plan import carried
 from ingest.gold.rebuild import rebuild
 from ingest.inspect import status
-from ingest.lake import decisions, rejects
-from ingest.lake.epochs import record_start
-from ingest.lake.former_names import moves
-from ingest.lake.lake import Lake
-from ingest.lake.logged_statements import Statement
-from ingest.lake.starts import Start
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import decisions, rejects
+from ingest.ledgers.epochs import record_start
+from ingest.ledgers.former_names import moves
+from ingest.ledgers.logged_statements import Statement
+from ingest.ledgers.starts import Start
 from ingest.operate.dry_run import foresee
 from ingest.run import Warm
 from ingest.silver.lift import Lifting, SourceDecoder
+from ingest.tables.lake import Lake
+from ingest.tables.tables import LakeReader
 from tests.formats.protobuf_cases import encode
 from tests.gold.test_late_renames import Weak, Yard
 from tests.unstarted import unstarted

@@ -13,11 +13,11 @@ from ingest.gold import approval, explain, preview, rebuild
 from ingest.inspect import status
 from ingest.inspect import story as telling
 from ingest.inspect.idle import idle
-from ingest.lake import decisions, decoded_with, dropping, mirrors, targets
-from ingest.lake.mirrors import Clusters
-from ingest.lake.tables import LakeReader
-from ingest.lake.targets import Mistyped
+from ingest.ledgers import decisions, decoded_with, dropping, mirrors, targets
+from ingest.ledgers.mirrors import Clusters
+from ingest.ledgers.targets import Mistyped
 from ingest.run import Warm
+from ingest.tables.tables import LakeReader
 from tests.shops import Shops
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.gold import arrow_runs, planner
-from ingest.lake import delta
+from ingest.gold.apply import arrow_runs, planner
 from ingest.run import Warm
+from ingest.tables import delta
 from tests.gold.depot import Depot
 from tests.silver.test_without_spark import Tasks
 
@@ -57,7 +57,7 @@ def test_a_worker_that_ends_with_its_file_written_loses_nothing(
 ) -> None:
     """The next attempt writes another file, and a run that gives up leaves the batch to the next one."""
     assert ("done", "") == depot.row(id="1", n="1").run()
-    from ingest.gold.arrow_files import make
+    from ingest.gold.fold.arrow_files import make
 
     ends: list[Any] = []
 
@@ -135,7 +135,7 @@ def test_many_changes_go_into_existing_rows(large: Depot, budget: int | None) ->
 
 def test_a_large_load_that_is_killed_is_done_again(large: Depot, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some parts are written then; without a commit they are not rows of the mirror."""
-    from ingest.gold import arrow_shares
+    from ingest.gold.fold import arrow_shares
 
     merged, calls = arrow_shares.merged, list[Any]()
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.gold.arrow_merge import Effort
-from ingest.gold.arrow_work import ColumnWork, MirrorWork
-from ingest.gold.merge_entry import entry
-from ingest.lake.commits import NewRows
-from ingest.lake.delta import Snapshot
-from ingest.lake.tables import scan
+from ingest.gold.apply.merge_entry import entry
+from ingest.gold.fold.arrow_merge import Effort
+from ingest.gold.fold.arrow_work import ColumnWork, MirrorWork
 from ingest.run import Warm
+from ingest.tables.commits import NewRows
+from ingest.tables.delta import Snapshot
+from ingest.tables.tables import scan
 from tests.gold.depot import Depot
 from tests.unstarted import unstarted
 

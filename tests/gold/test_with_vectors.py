@@ -18,18 +18,19 @@ from ingest.erase import plan as planning
 from ingest.erase import remove
 from ingest.erase.search import search
 from ingest.gold import feeds as filling
-from ingest.gold import targets
-from ingest.gold.planner import FoldPlan
+from ingest.gold.apply import targets
+from ingest.gold.apply.planner import FoldPlan
 from ingest.gold.rebuild import rebuild
 from ingest.inspect.query import query
 from ingest.inspect.status import tables
-from ingest.lake import commits, delta, feeds, mirrors, vectors
-from ingest.lake.commits import NewRows
-from ingest.lake.compare import Difference
-from ingest.lake.lake import Lake
-from ingest.lake.maintenance import maintain
-from ingest.lake.mirrors import Mirror
+from ingest.ledgers import feeds, mirrors
+from ingest.ledgers.maintenance import maintain
+from ingest.ledgers.mirrors import Mirror
 from ingest.run import Warm
+from ingest.tables import commits, delta, vectors
+from ingest.tables.commits import NewRows
+from ingest.tables.compare import Difference
+from ingest.tables.lake import Lake
 from tests.gold.depot import Depot
 from tests.gold.test_feeds import RULE, Shop, delivered, said
 from tests.lake.test_vectors import name_of

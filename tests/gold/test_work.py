@@ -11,13 +11,13 @@ import pytest
 from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import TableRule
+from ingest.gold.plan.work import Books, LaneSums, incomplete
 from ingest.gold.preview import foresee, lake_state
-from ingest.gold.work import Books, LaneSums, incomplete
-from ingest.lake import decisions, mirrors, pauses
-from ingest.lake.books import Line
-from ingest.lake.delta import Snapshot, UnreadableError
-from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Column, Mirror
+from ingest.ledgers import decisions, mirrors, pauses
+from ingest.ledgers.books import Line
+from ingest.ledgers.mirrors import Column, Mirror
+from ingest.tables.delta import Snapshot, UnreadableError
+from ingest.tables.lake import Lake
 from tests.shops import Shops
 
 

@@ -16,8 +16,8 @@ import pytest
 from ingest.change import TableId
 from ingest.config import load
 from ingest.inspect.problem_kinds import OF_CHECKS, OF_THRESHOLDS
-from ingest.lake.names import mirror_path
-from ingest.lake.tables import LakeReader
+from ingest.store.names import mirror_path
+from ingest.tables.tables import LakeReader
 from tests.fleet import typed
 from tests.lakes import change, touch
 from tests.quality.test_cascades import Depots

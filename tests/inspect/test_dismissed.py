@@ -7,10 +7,10 @@ from typing import Any
 
 from ingest.config.model import TableRule
 from ingest.inspect import status
-from ingest.lake import rejects
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import rejects
 from ingest.quality.report_data import gather
 from ingest.result import STAGES
+from ingest.tables.tables import LakeReader
 from tests.shops import Shops
 
 

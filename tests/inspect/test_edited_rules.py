@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from ingest.config import load
-from ingest.lake import mirrors as known_mirrors
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import mirrors as known_mirrors
+from ingest.tables.tables import LakeReader
 from tests.fleet import typed
 from tests.lakes import change, touch
 

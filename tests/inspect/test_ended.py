@@ -17,10 +17,10 @@ import pytest
 from deltalake import write_deltalake
 
 from ingest.config import load
-from ingest.lake import decisions
-from ingest.lake.decisions import Decision
-from ingest.lake.lake import Lake
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import decisions
+from ingest.ledgers.decisions import Decision
+from ingest.tables.lake import Lake
+from ingest.tables.tables import LakeReader
 from tests.fleet import typed
 from tests.lakes import ENGINE, change, statement, touch
 from tests.unstarted import unstarted

@@ -16,12 +16,12 @@ import pyarrow as pa
 import pytest
 
 from ingest.config import load
-from ingest.gold import arrow_files
+from ingest.gold.fold import arrow_files
 from ingest.inspect import problems
-from ingest.lake import lock
-from ingest.lake.lake import Lake
-from ingest.lake.schemas import CHECKS, RUNS, TableSchema
-from ingest.lake.tables import LakeReader
+from ingest.store import lock
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import CHECKS, RUNS, TableSchema
+from ingest.tables.tables import LakeReader
 from tests.fleet import Clock, Plant, typed
 from tests.inspect.test_calm import begun, clock
 from tests.lakes import ROOT

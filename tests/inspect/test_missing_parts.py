@@ -18,17 +18,19 @@ from ingest import run as runs
 from ingest.config.entries import AlertTarget
 from ingest.config.model import Pipeline, TableRule
 from ingest.errors import IngestError, StoreError
-from ingest.gold import completed
+from ingest.gold.plan import completed
 from ingest.gold.rebuild import rebuild
 from ingest.inspect import status
 from ingest.inspect.idle import idle
 from ingest.inspect.query import query
-from ingest.lake import delta, faults, stores, vectors, whole_files
-from ingest.lake.delta import NO_TABLE, Commit, DataFile, Snapshot, UnreadableError
-from ingest.lake.lake import Lake, Tell
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import whole_files
 from ingest.result import STAGES, Result
 from ingest.run import Warm
+from ingest.store import faults, stores
+from ingest.tables import delta, vectors
+from ingest.tables.delta import NO_TABLE, Commit, DataFile, Snapshot, UnreadableError
+from ingest.tables.lake import Lake, Tell
+from ingest.tables.tables import LakeReader
 from tests.shops import Shops
 
 

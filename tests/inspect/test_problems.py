@@ -13,20 +13,20 @@ import pytest
 from typer.testing import CliRunner
 
 from ingest.cli.app import app
-from ingest.gold import completed
-from ingest.gold.completed import Progress
+from ingest.gold.plan import completed
+from ingest.gold.plan.completed import Progress
 from ingest.inspect import problems, prom, status
 from ingest.inspect.problem_kinds import ERROR, WARN
 from ingest.inspect.problems import Problem
-from ingest.lake.delta import Extent
-from ingest.lake.schemas import RUNS
-from ingest.lake.tables import LakeReader, Tables
 from ingest.operate import alerts
 from ingest.quality import report
 from ingest.quality.catalogue import duration
 from ingest.quality.report_data import gather
 from ingest.quality.report_model import AlarmFact
 from ingest.serve.fleet import Fleet
+from ingest.tables.delta import Extent
+from ingest.tables.schemas import RUNS
+from ingest.tables.tables import LakeReader, Tables
 from tests.lakes import change, statement
 from tests.serve.conftest import KEYLESS, depot
 from tests.written_lake import WrittenLake

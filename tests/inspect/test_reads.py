@@ -14,10 +14,11 @@ from ingest.config import load
 from ingest.gold import approval
 from ingest.inspect import status
 from ingest.inspect.idle import idle
-from ingest.lake import decisions, delta, duck, lanes
-from ingest.lake.mirrors import Mirror
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import decisions, lanes
+from ingest.ledgers.mirrors import Mirror
 from ingest.result import STAGES
+from ingest.tables import delta, duck
+from ingest.tables.tables import LakeReader
 from tests.fleet import typed
 
 _PIPELINE = """pipeline: p

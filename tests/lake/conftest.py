@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ingest.lake.lake import Lake
+from ingest.tables.lake import Lake
 from tests.lake.sealed import DAY
 
 

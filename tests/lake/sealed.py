@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 from ingest.bronze import land as bronze
 from ingest.bronze.land import land
 from ingest.bronze.positions import Positions
-from ingest.lake import sealing
-from ingest.lake.lake import Lake
-from ingest.lake.schemas import BRONZE
+from ingest.ledgers import sealing
 from ingest.silver.decode import Decoded, decode
 from ingest.silver.lift import INPUT
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import BRONZE
 from tests.lakes import Depot
 from tests.silver.test_without_spark import everything
 

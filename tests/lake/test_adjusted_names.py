@@ -12,8 +12,8 @@ from ingest.change import TableId
 from ingest.config.model import TableRule
 from ingest.ddl import Effect
 from ingest.ddl.effect_model import ColumnDefinition
-from ingest.lake.adjusted_names import AdjustedNames, adjusted
-from ingest.lake.resolve import SentColumn
+from ingest.ledgers.adjusted_names import AdjustedNames, adjusted
+from ingest.ledgers.resolve import SentColumn
 from tests.shops import Shops
 
 TABLE = TableId("cut", None, "t")

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from ingest.config import Pipeline, Source
-from ingest.lake.datafiles import table_of
-from ingest.lake.lake import Lake
-from ingest.lake.schemas import REJECTS
 from ingest.spark.session import new_session
+from ingest.tables.datafiles import table_of
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import REJECTS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

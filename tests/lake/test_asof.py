@@ -19,9 +19,9 @@ COUNT = "SELECT count(*) AS n FROM depot.bins b"
 @pytest.fixture(scope="module")
 def paused(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory):
     """Two batches, the first mirror paused before the second; then the lake, and the run that found it so."""
-    from ingest.lake import decisions, mirrors, pauses
-    from ingest.lake.lake import Lake
+    from ingest.ledgers import decisions, mirrors, pauses
     from ingest.run import run
+    from ingest.tables.lake import Lake
 
     depot = Depot(tmp_path_factory.mktemp("paused"))
     depot.grow()
@@ -46,7 +46,7 @@ def test_a_paused_mirror_waits_alone(paused) -> None:
 def test_as_of_names_who_is_behind(paused, spark: SparkSession) -> None:
     """A report over mirrors of different batches would be wrong silently."""
     from ingest.inspect.query import query
-    from ingest.lake.lake import Lake
+    from ingest.tables.lake import Lake
 
     lake = Lake(spark, paused[0].pipeline)
     assert [["depot.shelf1 was not there yet at batch 1."]] == [query(lake, COUNT, 0, 1)[2]]
@@ -56,9 +56,9 @@ def test_as_of_names_who_is_behind(paused, spark: SparkSession) -> None:
 def test_a_resumed_mirror_catches_up(paused, spark: SparkSession) -> None:
     """The changes that arrived during the pause are applied; earlier batches read as before."""
     from ingest.inspect.query import query
-    from ingest.lake import decisions, pauses
-    from ingest.lake.lake import Lake
+    from ingest.ledgers import decisions, pauses
     from ingest.run import run
+    from ingest.tables.lake import Lake
 
     depot, bins, _ = paused
     lake = Lake(spark, depot.pipeline)

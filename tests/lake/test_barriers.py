@@ -9,7 +9,7 @@ import pytest
 
 from ingest.change import Change, Op, TableId
 from ingest.errors import Undecodable
-from ingest.lake.barriers import HEADER, Barrier, Barriers, left_of
+from ingest.ledgers.barriers import HEADER, Barrier, Barriers, left_of
 from ingest.order import Order, order_key
 
 PEOPLE = TableId("town", None, "people")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from ingest import types
-from ingest.lake.cell_values import of_column, of_text, shown, text_of
+from ingest.tables.cell_values import of_column, of_text, shown, text_of
 
 # logical type, canonical text, the text of the mirror's cell; None where the text does not fit
 FITS = [

@@ -20,10 +20,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, Field, Schema
 
-from ingest.lake import commits, delta, duck, tables
-from ingest.lake.datafiles import Added, FilePart, Files, Layout, arrow_schema, table_of, written
-from ingest.lake.delta import Snapshot
-from ingest.lake.schemas import ALL, BOOKS, BRONZE, CHANGES, TableSchema
+from ingest.tables import commits, delta, duck, tables
+from ingest.tables.datafiles import Added, FilePart, Files, Layout, arrow_schema, table_of, written
+from ingest.tables.delta import Snapshot
+from ingest.tables.schemas import ALL, BOOKS, BRONZE, CHANGES, TableSchema
 
 WRITER = "shop/silver/books/0"
 
@@ -383,7 +383,7 @@ def test_every_table_can_be_written(tmp_path: Path, schema: TableSchema) -> None
 
 def test_a_file_of_long_messages_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader of a row group holds all of it in memory."""
-    monkeypatch.setattr("ingest.lake.datafiles._GROUP_BYTES", 1000)
+    monkeypatch.setattr("ingest.tables.datafiles._GROUP_BYTES", 1000)
     rows = pa.table({"batch": list(range(20)), "source": ["x" * 500] * 20})
     place = layout(tmp_path)
     [found] = written(place, rows)

@@ -28,18 +28,20 @@ from typer.testing import CliRunner
 from ingest.cli.app import app
 from ingest.config.model import TableRule
 from ingest.errors import IngestError, LockedError
-from ingest.lake import commits, compaction, delta, lock, maintenance, row_files, vectors
-from ingest.lake.commits import NewRows
-from ingest.lake.compaction import Bundle, planned
-from ingest.lake.datafiles import Added, arrow_schema
-from ingest.lake.delta import DataFile, Snapshot
-from ingest.lake.lake import Lake
-from ingest.lake.maintenance import Kept, maintain, may_have_dead_files
-from ingest.lake.row_files import RowFile
-from ingest.lake.tables import RESTORE, LakeReader
+from ingest.ledgers import maintenance
+from ingest.ledgers.maintenance import Kept, maintain, may_have_dead_files
 from ingest.result import STAGES
 from ingest.run import Warm, run
 from ingest.spark import tasks
+from ingest.store import lock
+from ingest.tables import commits, compaction, delta, row_files, vectors
+from ingest.tables.commits import NewRows
+from ingest.tables.compaction import Bundle, planned
+from ingest.tables.datafiles import Added, arrow_schema
+from ingest.tables.delta import DataFile, Snapshot
+from ingest.tables.lake import Lake
+from ingest.tables.row_files import RowFile
+from ingest.tables.tables import RESTORE, LakeReader
 from tests import lakes
 from tests.gold.depot import Depot
 from tests.silver.test_without_spark import Tasks

@@ -7,7 +7,7 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-from ingest.lake.compare import Difference, TableState, _without_zones, as_sets, by_key, groups
+from ingest.tables.compare import Difference, TableState, _without_zones, as_sets, by_key, groups
 
 
 def state(columns: str, *rows: str) -> TableState:

@@ -10,9 +10,9 @@ import pytest
 
 from ingest.config import conditions as written
 from ingest.config.model import MadeColumn
-from ingest.gold.arrow_values import arrow_type, values
-from ingest.lake import conditions
-from ingest.lake.mirrors import Column
+from ingest.gold.fold.arrow_values import arrow_type, values
+from ingest.ledgers import conditions
+from ingest.ledgers.mirrors import Column
 
 TEXTS = {
     "boolean": ("true", "false"),

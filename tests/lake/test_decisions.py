@@ -13,14 +13,14 @@ import pytest
 
 from ingest.change import TableId
 from ingest.config import load
-from ingest.lake import condensed, decisions, epochs, mirrors, pauses, rejects
-from ingest.lake.condensed import Condensed
-from ingest.lake.decisions import APPROVE, DISMISS, Decision
-from ingest.lake.lake import Lake
-from ingest.lake.logged_statements import decided, statement_id
-from ingest.lake.mirrors import Mirror
-from ingest.lake.schemas import BRONZE, REJECTS
-from ingest.lake.starts import Start
+from ingest.ledgers import condensed, decisions, epochs, mirrors, pauses, rejects
+from ingest.ledgers.condensed import Condensed
+from ingest.ledgers.decisions import APPROVE, DISMISS, Decision
+from ingest.ledgers.logged_statements import decided, statement_id
+from ingest.ledgers.mirrors import Mirror
+from ingest.ledgers.starts import Start
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import BRONZE, REJECTS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,10 +11,10 @@ from ingest.change import TableId
 from ingest.config import load
 from ingest.config.model import TableRule
 from ingest.formats import load as load_format
-from ingest.lake import decoded_with, targets
-from ingest.lake.books import Line
-from ingest.lake.schemas import BOOKS, REJECTS
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import decoded_with, targets
+from ingest.ledgers.books import Line
+from ingest.tables.schemas import BOOKS, REJECTS
+from ingest.tables.tables import LakeReader
 from tests.lakes import FORMAT, change
 from tests.written_lake import WrittenLake, book
 

@@ -11,12 +11,13 @@ from typer.testing import CliRunner
 
 from ingest.cli.app import app
 from ingest.config import load
-from ingest.gold.steps import steps_of
-from ingest.lake import decisions, lock
-from ingest.lake.lake import Lake
-from ingest.lake.tables import LakeReader
+from ingest.gold.plan.steps import steps_of
+from ingest.ledgers import decisions
 from ingest.quality.stage import check
 from ingest.run import Warm, run
+from ingest.store import lock
+from ingest.tables.lake import Lake
+from ingest.tables.tables import LakeReader
 from tests.unstarted import unstarted
 
 FILE = """pipeline: shop

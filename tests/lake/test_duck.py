@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ingest.lake import duck
+from ingest.tables import duck
 
 
 @pytest.mark.parametrize(

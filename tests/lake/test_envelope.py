@@ -12,8 +12,8 @@ import pytest
 
 from ingest.config.scalars import KEY_BYTES, master_key
 from ingest.errors import SetupError
-from ingest.lake.envelope import COLUMNS, NOT_SEALED, Opener, Seal, SealError, unwrapped, wrapped
-from ingest.lake.schemas import BRONZE
+from ingest.store.envelope import COLUMNS, NOT_SEALED, Opener, Seal, SealError, unwrapped, wrapped
+from ingest.tables.schemas import BRONZE
 
 KEY, ID, DAY = os.urandom(32), b"\1" * 8, "2026-03-14"
 SEAL = Seal(ID, KEY)

@@ -30,7 +30,7 @@ def test_no_two_values_share_a_text(spark: SparkSession) -> None:
     """Rows of a table without key that share one become copies of one another."""
     from pyspark.sql import functions as F
 
-    from ingest.lake import exact
+    from ingest.tables import exact
 
     cells = [
         exact.content([(F.expr(f"CAST({literal} AS {delta})"), delta)])
@@ -52,7 +52,7 @@ def test_a_key_shows_every_digit_of_its_time(spark: SparkSession) -> None:
     """Two keys within a millisecond would be named alike in rejects and reports."""
     from pyspark.sql import functions as F
 
-    from ingest.lake import exact
+    from ingest.tables import exact
 
     cells = [
         F.expr("CAST('2024-05-01 08:00:00.123456Z' AS TIMESTAMP)").alias("at"),

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ingest.lake import commits, delta, vectors
-from ingest.lake.commits import NewRows
-from ingest.lake.datafiles import Layout, written
-from ingest.lake.delta import Extent
+from ingest.tables import commits, delta, vectors
+from ingest.tables.commits import NewRows
+from ingest.tables.datafiles import Layout, written
+from ingest.tables.delta import Extent
 from tests.lake.test_vectors import made
 
 

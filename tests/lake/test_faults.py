@@ -22,10 +22,10 @@ from pyspark.sql.classic.column import Column
 from ingest import run as runs
 from ingest.config.model import TableRule
 from ingest.errors import IngestError, StoppedError
-from ingest.lake import faults
-from ingest.lake.datafiles import FilePart, Files, Layout, written
-from ingest.lake.envelope import SealError
-from ingest.lake.faults import damaged, fault, of_mirror, said
+from ingest.store import faults
+from ingest.store.envelope import SealError
+from ingest.store.faults import damaged, fault, of_mirror, said
+from ingest.tables.datafiles import FilePart, Files, Layout, written
 from tests.shops import Shops
 from tests.timing import PATIENCE
 

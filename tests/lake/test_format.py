@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 from ingest.cli.app import app
 from ingest.config import load
 from ingest.errors import IngestError
-from ingest.lake import identity
-from ingest.lake.schemas import FORMAT
-from ingest.lake.tables import LakeReader
 from ingest.run import Warm, run
+from ingest.tables import identity
+from ingest.tables.schemas import FORMAT
+from ingest.tables.tables import LakeReader
 from tests.unstarted import unstarted
 
 

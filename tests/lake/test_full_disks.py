@@ -18,13 +18,13 @@ import pytest
 
 from ingest.config.model import TableRule
 from ingest.errors import SetupError, StoppedError
-from ingest.lake import stores
-from ingest.lake.datafiles import Layout, written
-from ingest.lake.maintenance import maintain
-from ingest.lake.mirrors import Clusters
-from ingest.lake.row_files import RowFile
+from ingest.ledgers.maintenance import maintain
+from ingest.ledgers.mirrors import Clusters
 from ingest.result import Result
 from ingest.run import Warm, run
+from ingest.store import stores
+from ingest.tables.datafiles import Layout, written
+from ingest.tables.row_files import RowFile
 from tests.gold.depot import Depot
 from tests.unstarted import unstarted
 

@@ -14,9 +14,10 @@ from deltalake.exceptions import DeltaError
 
 from ingest.config import Pipeline
 from ingest.config.model import TableRule
-from ingest.lake import commits, maintenance
-from ingest.lake.lake import Lake
+from ingest.ledgers import maintenance
 from ingest.run import Warm
+from ingest.tables import commits
+from ingest.tables.lake import Lake
 from tests.gold.depot import Depot
 from tests.unstarted import unstarted
 

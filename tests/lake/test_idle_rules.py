@@ -9,7 +9,7 @@ import pytest
 from ingest.change import TableId
 from ingest.config.model import TableRule
 from ingest.config.patterns import matches, meant
-from ingest.lake import idle_rules
+from ingest.ledgers import idle_rules
 from tests.schemas import Schemas
 
 MEANT = [

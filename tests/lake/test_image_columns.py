@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.lake.image_columns import FEW, exact_texts_of, texts_of
+from ingest.tables.image_columns import FEW, exact_texts_of, texts_of
 
 NAMES = ("id", "b_2", "x", "é", "a,", 'a,"id', '"id"', "{", "ID", ":")
 ASKED = (["id"], ["b_2", "id"], ["é"], ["a,"], [":"], ["id", "b_2", "x"])

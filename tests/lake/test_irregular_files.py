@@ -17,9 +17,9 @@ import pytest
 from ingest.config.model import TableRule
 from ingest.errors import StoppedError
 from ingest.inspect.query import query
-from ingest.lake import faults, stores
-from ingest.lake.maintenance import maintain
+from ingest.ledgers.maintenance import maintain
 from ingest.run import Warm
+from ingest.store import faults, stores
 from tests.beside import beside
 from tests.gold.depot import Depot
 from tests.unstarted import unstarted

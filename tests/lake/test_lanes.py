@@ -8,8 +8,8 @@ import pytest
 
 from ingest.change import TableId
 from ingest.config.model import TableRule
-from ingest.lake import lanes
-from ingest.lake.lake import Lake
+from ingest.ledgers import lanes
+from ingest.tables.lake import Lake
 from tests.shops import Shops
 
 if TYPE_CHECKING:

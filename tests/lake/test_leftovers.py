@@ -9,8 +9,8 @@ import pytest
 
 from ingest.config import Pipeline
 from ingest.errors import IngestError
-from ingest.lake import commits, staging
-from ingest.lake.lake import Lake
+from ingest.tables import commits, staging
+from ingest.tables.lake import Lake
 from tests.unstarted import unstarted
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ingest.config import Pipeline, Source
 from ingest.config.entries import Lineage
-from ingest.lake import lineage
+from ingest.tables import lineage
 
 PASSWORD = "hush-hush-pw"
 TRACE = (

@@ -11,9 +11,9 @@ import pytest
 
 from ingest.change import Change, Op, TableId
 from ingest.fold import Placed, fold
-from ingest.lake import duck
-from ingest.lake.live_rows import live_rows, selected
 from ingest.order import Order
+from ingest.tables import duck
+from ingest.tables.live_rows import live_rows, selected
 
 
 class Said(NamedTuple):

@@ -27,11 +27,11 @@ from ingest import run as runs
 from ingest.config import Pipeline
 from ingest.config.model import TableRule
 from ingest.errors import LockedError, SetupError
-from ingest.lake import hadoop, lock, stores
-from ingest.lake.hadoop import HadoopStore
-from ingest.lake.lake import Lake
-from ingest.lake.lock import UPKEEP, check, held, rewriting
 from ingest.run import Warm
+from ingest.store import hadoop, lock, stores
+from ingest.store.hadoop import HadoopStore
+from ingest.store.lock import UPKEEP, check, held, rewriting
+from ingest.tables.lake import Lake
 from tests.gold.depot import Depot
 from tests.lakes import ROOT
 from tests.timing import PATIENCE, until
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAME = "_ingest.lock"
-HOLD = "import sys, time\nfrom ingest.lake.lock import held\nwith held(sys.argv[1], 'run of shop'):\n    print('held', flush=True)\n    time.sleep(600)\n"
+HOLD = "import sys, time\nfrom ingest.store.lock import held\nwith held(sys.argv[1], 'run of shop'):\n    print('held', flush=True)\n    time.sleep(600)\n"
 
 
 def holder(**given: Any) -> dict[str, Any]:
@@ -288,7 +288,7 @@ def test_a_process_without_children_looks_for_no_jvm(tmp_path: Path) -> None:
     code = """if True:
         import sys
         import psutil
-        from ingest.lake import lock
+        from ingest.store import lock
         psutil.Process.children = lambda *_, **__: sys.exit("looked for children")
         with lock.held(sys.argv[1], "run of a"):
             pass

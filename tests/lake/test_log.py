@@ -10,7 +10,7 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from ingest.lake import log
+from ingest.tables import log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

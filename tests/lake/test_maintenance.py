@@ -14,13 +14,13 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from ingest.errors import IngestError
-from ingest.lake.lake import Lake
-from ingest.lake.maintenance import maintain, run_vacuum
-from ingest.lake.mirrors import Clusters
-from ingest.lake.schemas import ALL
+from ingest.ledgers.maintenance import maintain, run_vacuum
+from ingest.ledgers.mirrors import Clusters
 from ingest.result import STAGES
 from ingest.run import run
 from ingest.silver.rebuild import rebuild
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import ALL
 from tests.lakes import Depot, counted
 
 pytestmark = [pytest.mark.spark, pytest.mark.e2e]

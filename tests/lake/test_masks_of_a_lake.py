@@ -17,8 +17,8 @@ from ingest.config import Pipeline, load
 from ingest.config.masks import Masks
 from ingest.errors import HeldError
 from ingest.inspect.problems import of_state
-from ingest.lake import decoded_with
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import decoded_with
+from ingest.tables.tables import LakeReader
 from tests.lakes import touch
 from tests.serve.conftest import client_of
 from tests.written_lake import WrittenLake
@@ -373,8 +373,8 @@ def test_a_lake_is_masked_again_from_its_bronze(spark: SparkSession, tmp_path: P
     """Unmasked rows would remain next to masked ones, under keys that nothing joins with."""
     from ingest import run as running
     from ingest.cli.repair_verbs import fold_again
-    from ingest.lake.lake import Lake
     from ingest.silver.rebuild import rebuild
+    from ingest.tables.lake import Lake
 
     running.run(spark, landed(tmp_path, 1, FIRST, ""))
     pipeline = landed(tmp_path, 2, SECOND, RULES)

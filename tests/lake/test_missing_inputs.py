@@ -15,11 +15,11 @@ from ingest.config import Pipeline, Source
 from ingest.config.model import TableRule
 from ingest.inspect import problems, status
 from ingest.inspect.idle import idle
-from ingest.lake import missing_inputs
-from ingest.lake.schemas import DECISIONS
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import missing_inputs
 from ingest.operate.dry_run import foresee
 from ingest.result import STAGES
+from ingest.tables.schemas import DECISIONS
+from ingest.tables.tables import LakeReader
 from tests.shops import Shops
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from ingest.change import TableId
 from ingest.config import TableRule
-from ingest.lake.mirrors import Mirror, grown
-from ingest.lake.names import column_name, folded, literal, mirror_path, path_part, quoted
+from ingest.ledgers.mirrors import Mirror, grown
+from ingest.store.names import column_name, folded, literal, mirror_path, path_part, quoted
 from tests.lake.hostile import names
 
 ANY = st.text(st.characters(exclude_categories=()), max_size=150)  # lone surrogates are sent, too

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 from ingest.cli.app import app
 from ingest.config import load
 from ingest.config.model import TableRule
-from ingest.lake.lake import Lake
 from ingest.spark.deferred import Deferred
+from ingest.tables.lake import Lake
 from tests.gold.depot import Depot
 from tests.lake.older import make
 from tests.lakes import counted, doubled
@@ -140,7 +140,7 @@ def test_a_batch_that_an_older_version_left_is_finished(
 @pytest.mark.spark
 def test_a_missing_column_is_added(spark: SparkSession, tmp_path: Path) -> None:
     """An upgrade that has to begin with an empty lake costs every table's history."""
-    from ingest.gold.work import open_books
+    from ingest.gold.plan.work import open_books
     from ingest.run import Warm
 
     depot = Depot(spark, tmp_path, Warm(), TableRule("yard.depot"))
@@ -163,8 +163,8 @@ def test_spark_rebuilds_and_maintains_a_lake_of_an_older_version(
 ) -> None:
     """Its tables were created otherwise, and what rewrites all their rows and files meets each of them."""
     from ingest.gold.rebuild import rebuild
-    from ingest.lake.maintenance import maintain
-    from ingest.lake.schemas import ALL
+    from ingest.ledgers.maintenance import maintain
+    from ingest.tables.schemas import ALL
 
     file = unpacked(make.WHOLE, with_spark=True)
     make.grow(file.parent, 3)

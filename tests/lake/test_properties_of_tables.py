@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingest.lake import delta
+from ingest.tables import delta
 
 
 @pytest.mark.parametrize(

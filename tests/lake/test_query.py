@@ -8,7 +8,7 @@ import pytest
 
 from ingest.change import TableId
 from ingest.errors import IngestError
-from ingest.lake.query import refuse_commands, rewrite
+from ingest.tables.query import refuse_commands, rewrite
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

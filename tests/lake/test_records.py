@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from ingest.config import Pipeline
-from ingest.lake import records
-from ingest.lake.schemas import CHECKS
-from ingest.lake.tables import LakeReader
+from ingest.tables import records
+from ingest.tables.schemas import CHECKS
+from ingest.tables.tables import LakeReader
 
 
 def test_a_created_table_promises_what_the_pipeline_file_does(tmp_path):

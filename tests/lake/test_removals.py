@@ -16,9 +16,10 @@ from ingest.errors import HeldError, command
 from ingest.gold.rebuild import rebuild
 from ingest.inspect import status
 from ingest.inspect.problems import Problem
-from ingest.lake import decisions, removals
-from ingest.lake.decisions import Decision
+from ingest.ledgers import decisions
+from ingest.ledgers.decisions import Decision
 from ingest.run import Warm
+from ingest.tables import removals
 from tests.shops import Shops
 
 OURS = {"run": "r"}

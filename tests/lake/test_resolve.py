@@ -10,8 +10,8 @@ import pytest
 from ingest import ddl
 from ingest.change import TableId
 from ingest.ddl import UNREAD, Effect
-from ingest.lake.logged_statements import Statement
-from ingest.lake.resolve import (
+from ingest.ledgers.logged_statements import Statement
+from ingest.ledgers.resolve import (
     DOUBTED,
     EMPTY,
     UNSEEN,
@@ -22,7 +22,7 @@ from ingest.lake.resolve import (
     leaves_open,
     resolved,
 )
-from ingest.lake.timeline import moments
+from ingest.ledgers.timeline import moments
 from ingest.order import Order, order_key
 
 

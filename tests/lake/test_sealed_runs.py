@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ingest.lake import sealing
-from ingest.lake.envelope import SealError
-from ingest.lake.lake import Lake
-from ingest.lake.rejects import dismiss, listed
+from ingest.ledgers import sealing
+from ingest.ledgers.rejects import dismiss, listed
 from ingest.run import run
+from ingest.store.envelope import SealError
+from ingest.tables.lake import Lake
 from tests.lake.sealed import SEALED, Sealed, held
 from tests.lakes import FORMAT, touch, write_by_spark
 

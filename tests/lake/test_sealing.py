@@ -19,17 +19,17 @@ from ingest.bronze.kafka import _counting
 from ingest.bronze.land import land
 from ingest.bronze.positions import Positions
 from ingest.bronze.store import storing
-from ingest.lake import decisions, sealing
-from ingest.lake.datafiles import Added
-from ingest.lake.lake import Lake
-from ingest.lake.raw import raw
-from ingest.lake.schemas import BRONZE
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import decisions, sealing
+from ingest.ledgers.raw import raw
 from ingest.result import Result
 from ingest.silver import messages
 from ingest.silver.decode import decode
 from ingest.silver.lift import Lifting, lift
 from ingest.silver.registry import FRAMED, framed
+from ingest.tables.datafiles import Added
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import BRONZE
+from ingest.tables.tables import LakeReader
 from tests.lake.sealed import DAY, KEYS, SEALED, Sealed, batches_of, held, without_bytes
 from tests.lakes import Depot
 from tests.silver.test_without_spark import Tasks

@@ -16,10 +16,10 @@ from ingest.cli.app import app
 from ingest.config import load
 from ingest.config.secrets import struck
 from ingest.errors import ConfigError, IngestError
-from ingest.lake import decisions, sealing
-from ingest.lake.envelope import SealError
-from ingest.lake.maintenance import Kept
-from ingest.lake.raw import raw
+from ingest.ledgers import decisions, sealing
+from ingest.ledgers.maintenance import Kept
+from ingest.ledgers.raw import raw
+from ingest.store.envelope import SealError
 from tests.lake.sealed import KEYS, SEALED, Sealed, batches_of
 from tests.silver.test_without_spark import everything
 
@@ -108,7 +108,7 @@ def test_a_dropped_day_is_gone_and_says_so(
         with pytest.raises(IngestError, match=words):
             sealing.drop(depot.lake(), text)
     [reject] = depot.lake().ask("SELECT * FROM {rejects}")
-    from ingest.lake import rejects
+    from ingest.ledgers import rejects
 
     rejects.dismiss(depot.lake(), [reject], "seen", "ann")
     with monkeypatch.context() as killed:
@@ -338,7 +338,7 @@ def test_maintain_drops_and_rewraps_keys(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(
         "ingest.cli.progress.ProgressLine", lambda *_given: nullcontext(SimpleNamespace(tell=print))
     )
-    monkeypatch.setattr("ingest.lake.maintenance.maintain", lambda *_given, **_named: [Kept("bronze")])
+    monkeypatch.setattr("ingest.ledgers.maintenance.maintain", lambda *_given, **_named: [Kept("bronze")])
     monkeypatch.setattr("ingest.cli.maintain_verb._tables", lambda _lake: [])
     words = ["maintain", str(depot.file), "--rewrap-keys", "--drop-key", "2026-03-15", "--reason", "asked"]
     clock(4)

@@ -16,10 +16,10 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
-from ingest.lake import delta, duck, small_tables
-from ingest.lake.schemas import ALL
-from ingest.lake.small_tables import Inquiry, SmallTables
-from ingest.lake.tables import columns_of, scan
+from ingest.tables import delta, duck, small_tables
+from ingest.tables.schemas import ALL
+from ingest.tables.small_tables import Inquiry, SmallTables
+from ingest.tables.tables import columns_of, scan
 from tests.lakes import change
 from tests.serve.conftest import depot
 from tests.timing import PATIENCE

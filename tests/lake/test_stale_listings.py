@@ -10,8 +10,8 @@ import pytest
 
 from ingest.config.model import TableRule
 from ingest.errors import IngestError
-from ingest.lake import stores
 from ingest.run import Warm
+from ingest.store import stores
 from tests.gold.depot import Depot
 from tests.unstarted import unstarted
 

@@ -10,8 +10,8 @@ import pytest
 
 from ingest.change import TableId
 from ingest.config.model import MadeColumn
-from ingest.lake.mirrors import Column, Mirror
-from ingest.lake.stamps import NO_STAMPS, Stamps, stamped, stamps_of
+from ingest.ledgers.mirrors import Column, Mirror
+from ingest.ledgers.stamps import NO_STAMPS, Stamps, stamped, stamps_of
 
 TABLE = TableId("shop", None, "orders")
 MOMENT = dt.datetime(2024, 5, 1, 10, 30, 0, 120, tzinfo=dt.UTC)

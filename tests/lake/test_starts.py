@@ -7,7 +7,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from ingest.lake.starts import MessagePlace, Start, beginning, parted
+from ingest.ledgers.starts import MessagePlace, Start, beginning, parted
 from ingest.order import Order, order_key, order_of
 
 WHOLE = Start(3)

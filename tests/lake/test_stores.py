@@ -14,9 +14,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from ingest.config import Pipeline
 from ingest.errors import StoreError
-from ingest.lake import object_store, stores
-from ingest.lake.object_store import ObjectStore
-from ingest.lake.stores import options_of
+from ingest.store import object_store, stores
+from ingest.store.object_store import ObjectStore
+from ingest.store.stores import options_of
 
 HEAD = "spark.hadoop.fs.s3a."
 KEYS = {f"{HEAD}access.key": "a", f"{HEAD}secret.key": "s"}

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import sqlglot
 
-from ingest.lake import delta, duck
-from ingest.lake.delta import UnreadableError
-from ingest.lake.lake import of_spark
-from ingest.lake.schemas import ALL, BY_NAME
-from ingest.lake.tables import LakeReader, duck_types, scan
+from ingest.tables import delta, duck
+from ingest.tables.delta import UnreadableError
+from ingest.tables.lake import of_spark
+from ingest.tables.schemas import ALL, BY_NAME
+from ingest.tables.tables import LakeReader, duck_types, scan
 from tests.lakes import change
 from tests.serve.conftest import depot
 from tests.written_lake import WrittenLake
@@ -220,7 +220,7 @@ def test_product_tables_have_the_types_that_their_sql_says() -> None:
 
 def test_a_text_that_looks_like_a_table_stays_a_text(tmp_path: Path) -> None:
     """A source may be called ``{books}``, and a refused cell may hold any text."""
-    from ingest.lake.tables import filled
+    from ingest.tables.tables import filled
 
     query = """SELECT "{ddl}", '{books}', 'it''s {runs}' FROM {books} AS b, {bronze.message} AS m"""
     expected = """SELECT "{ddl}", '{books}', 'it''s {runs}' FROM <books None> AS b, <bronze message> AS m"""

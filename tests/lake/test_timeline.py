@@ -10,14 +10,14 @@ import pytest
 from ingest import ddl
 from ingest.change import TableId
 from ingest.ddl import UNREAD, Effect
-from ingest.gold import eras
-from ingest.gold.declared import departed
-from ingest.gold.policy import Subject, Timeline
-from ingest.gold.steps import steps
-from ingest.lake.logged_statements import Statement
-from ingest.lake.mirrors import Era
-from ingest.lake.resolve import SentColumn, resolved
-from ingest.lake.timeline import Structure, moments
+from ingest.gold.plan import eras
+from ingest.gold.plan.declared import departed
+from ingest.gold.plan.policy import Subject, Timeline
+from ingest.gold.plan.steps import steps
+from ingest.ledgers.logged_statements import Statement
+from ingest.ledgers.mirrors import Era
+from ingest.ledgers.resolve import SentColumn, resolved
+from ingest.ledgers.timeline import Structure, moments
 from tests.gold.statements import DEPOT, declared_by, said, subject
 
 CREATED = "CREATE TABLE depot (a INT PRIMARY KEY, b VARCHAR(9), c DATE)"

@@ -17,10 +17,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from ingest.lake import commits, delta, vectors
-from ingest.lake.commits import NewRows
-from ingest.lake.datafiles import Layout, written
-from ingest.lake.delta import NO_TABLE
+from ingest.tables import commits, delta, vectors
+from ingest.tables.commits import NewRows
+from ingest.tables.datafiles import Layout, written
+from ingest.tables.delta import NO_TABLE
 from tests.lakes import duckdb_with_delta
 
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"

@@ -17,11 +17,11 @@ from ingest.change import Message, TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source as Origin
 from ingest.gold import approval
-from ingest.gold.policy import HELD, NOTICED, PARTLY
-from ingest.lake import mirrors
-from ingest.lake.names import mirror_path
+from ingest.gold.plan.policy import HELD, NOTICED, PARTLY
+from ingest.ledgers import mirrors
 from ingest.quality.arrow_rows import read
 from ingest.result import STAGES
+from ingest.store.names import mirror_path
 from tests.model.checks import (
     BATCHES,
     BY_SECOND,
@@ -38,7 +38,7 @@ from tests.model.rows import History
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from ingest.lake.lake import Lake
+    from ingest.tables.lake import Lake
 
 
 @dataclass(slots=True)
@@ -106,7 +106,7 @@ def played(
 ) -> list[Wrong]:
     """Run all batches with that ``apply`` and ``rewrite_budget``; the histories that end silently wrong."""
     from ingest import run as running
-    from ingest.lake.lake import Lake
+    from ingest.tables.lake import Lake
 
     pipeline, warm = pipeline_of(feeds, folder, apply, budget), running.Warm()
     loud: dict[str, set[str]] = {}

@@ -17,17 +17,18 @@ from ingest.config import Pipeline
 from ingest.config.model import Source as Origin
 from ingest.config.model import TableRule
 from ingest.fold import KeyCellError, Placed, Row, SchemaStep, Table, copies, former, key_of_change
-from ingest.gold import declared, eras, past_keys, policy, retyped
-from ingest.gold.eras import Run, evidence
-from ingest.gold.past_keys import inserted
-from ingest.gold.policy import APPLIED, HELD, NOTICED, PARTLY, Subject, Timeline
-from ingest.gold.steps import steps as schema_steps
+from ingest.gold.fold import past_keys, retyped
+from ingest.gold.fold.past_keys import inserted
+from ingest.gold.plan import declared, eras, policy
+from ingest.gold.plan.eras import Run, evidence
+from ingest.gold.plan.policy import APPLIED, HELD, NOTICED, PARTLY, Subject, Timeline
+from ingest.gold.plan.steps import steps as schema_steps
 from ingest.images_before import Chain, Link
-from ingest.lake.books import merged_columns
-from ingest.lake.logged_statements import Statement, _effects
-from ingest.lake.mirrors import Era
-from ingest.lake.resolve import SentColumn, resolved
-from ingest.lake.stamps import change_of
+from ingest.ledgers.books import merged_columns
+from ingest.ledgers.logged_statements import Statement, _effects
+from ingest.ledgers.mirrors import Era
+from ingest.ledgers.resolve import SentColumn, resolved
+from ingest.ledgers.stamps import change_of
 from ingest.order import AFTER_ITS_ROW, order_of
 from ingest.quality.cell_diff import Inserts
 from ingest.quality.statement_order import Arrived, Delivered, sent_again, unsure
@@ -153,7 +154,7 @@ def mirrors(pipeline: Pipeline, rows: Iterable[dict[str, Any]]) -> dict[TableId,
 
 
 def _columns(lane: Lane) -> dict[str, SentColumn]:
-    """The columns that a table's rows have had, as `ingest.lake.lanes` reads them from the books."""
+    """The columns that a table's rows have had, as `ingest.ledgers.lanes` reads them from the books."""
     found: dict[str, SentColumn] = {}
     for row in lane.changes:
         place = row["order_key"]
@@ -284,7 +285,7 @@ def _open(
     types: dict[str, str],
     found: Sequence[SchemaStep],
 ) -> set[str]:
-    """What the source has converted and no message shows, as `ingest.gold.retyped` rejects it."""
+    """What the source has converted and no message shows, as `ingest.gold.fold.retyped` rejects it."""
     renames = [step for step in found if step.action == "rename_column"]
     loud: set[str] = set()
     for step in found:

@@ -12,7 +12,7 @@ from ingest import run as running
 from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
-from ingest.lake.lake import Lake
+from ingest.tables.lake import Lake
 from tests.model.test_key_moves import Moved, Rows, image, rows_of
 from tests.unstarted import unstarted
 

@@ -17,10 +17,10 @@ from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
 from ingest.fold import Placed, SchemaStep, Table
 from ingest.images_before import Chain
-from ingest.lake.lake import Lake
-from ingest.lake.names import mirror_path
 from ingest.order import Order
 from ingest.quality.arrow_rows import read
+from ingest.store.names import mirror_path
+from ingest.tables.lake import Lake
 from tests.unstarted import unstarted
 
 TABLES, BATCHES = 24, 3

@@ -26,10 +26,10 @@ from ingest.errors import ConfigError, LockedError, StoppedError
 from ingest.inspect.problem_kinds import ERROR, WARN
 from ingest.inspect.problems import Problem
 from ingest.inspect.status import problems_of
-from ingest.lake.decisions import Decision, Decisions
-from ingest.lake.tables import LakeReader
+from ingest.ledgers.decisions import Decision, Decisions
 from ingest.operate import alerts
 from ingest.operate.alerts import FIRING, LASTING, OVER, STOPPED, AlertSender, tell
+from ingest.tables.tables import LakeReader
 
 NOW = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 HELD = Problem("shop.orders: The table is held", ERROR, "it has no key")
@@ -118,8 +118,8 @@ class World:
         clock = SimpleNamespace(now=lambda _zone: self.now, fromisoformat=dt.datetime.fromisoformat)
         monkeypatch.setattr(alerts, "dt", SimpleNamespace(datetime=clock, UTC=dt.UTC))
         monkeypatch.setattr(alerts, "problems_of", lambda _lake: self.problems())
-        monkeypatch.setattr("ingest.lake.decisions.read", lambda _lake: Decisions(tuple(self.kept)))
-        monkeypatch.setattr("ingest.lake.decisions.append", lambda _lake, rows: self.kept.extend(rows))
+        monkeypatch.setattr("ingest.ledgers.decisions.read", lambda _lake: Decisions(tuple(self.kept)))
+        monkeypatch.setattr("ingest.ledgers.decisions.append", lambda _lake, rows: self.kept.extend(rows))
 
     def problems(self) -> list[Problem]:
         """What is wrong; a lake that cannot be read raises."""

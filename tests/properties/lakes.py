@@ -22,15 +22,15 @@ from ingest import formats
 from ingest.change import Change, Message, Op, TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
+from ingest.gold.plan.work import open_books
 from ingest.gold.stage import apply
-from ingest.gold.work import open_books
-from ingest.lake import mirrors
-from ingest.lake.books import Line, merged
-from ingest.lake.lake import Lake
-from ingest.lake.names import mirror_path
-from ingest.lake.schemas import BOOKS, CHANGES, DDL
+from ingest.ledgers import mirrors
+from ingest.ledgers.books import Line, merged
 from ingest.silver.decode import _book_rows, _ddl_rows
 from ingest.silver.lift import Lifting, SourceDecoder
+from ingest.store.names import mirror_path
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import BOOKS, CHANGES, DDL
 from tests.properties.checks import Wrong, folded, shown
 from tests.properties.database import Key, Row
 from tests.properties.delivery import Batches, deliver, in_order, placed

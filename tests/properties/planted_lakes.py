@@ -29,9 +29,9 @@ from ingest.erase.plan import Texts
 from ingest.erase.search import search
 from ingest.errors import Undecodable
 from ingest.gold import evidence
-from ingest.lake.lake import Lake
-from ingest.lake.names import mirror_path
 from ingest.run import Warm, run
+from ingest.store.names import mirror_path
+from ingest.tables.lake import Lake
 from tests.formats.one_history.history import KEYS, Event, History, history
 from tests.formats.one_history.test_one_history import DIALECTS, LOSSES, NONE
 from tests.formats.one_history.writing import Dialect

@@ -25,8 +25,8 @@ from ingest.config import load
 from ingest.erase import plan as planning
 from ingest.erase import remove
 from ingest.errors import IngestError
-from ingest.lake.lake import Lake
 from ingest.run import Warm, run
+from ingest.tables.lake import Lake
 from tests.properties.delivery import Batches, deliver
 from tests.properties.histories import History, Sent, history, moment
 from tests.properties.kinds import ARRIVAL, ONE_OF_EACH, SEQUENCE, TRANSACTION, Kind

@@ -16,15 +16,15 @@ import pytest
 
 from ingest.config.model import MadeColumn, TableRule
 from ingest.fold import Placed, Table, steps
-from ingest.gold import arrow_files, arrow_fold
-from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
-from ingest.gold.lane import ChangeKinds, Lane, Steps
-from ingest.gold.mirror_schema import recomputed
-from ingest.gold.planner import HISTORY_AT_MOST, _needing_history, late_from, refolds
-from ingest.lake.mirrors import Column, Mirror
-from ingest.lake.schemas import CPU
-from ingest.lake.stamps import change_of, stamps_of
+from ingest.gold.apply.planner import HISTORY_AT_MOST, _needing_history, late_from, refolds
+from ingest.gold.fold import arrow_files, arrow_fold
+from ingest.gold.fold.arrow_work import ColumnWork, LaneWork, MirrorWork
+from ingest.gold.plan.lane import ChangeKinds, Lane, Steps
+from ingest.gold.plan.mirror_schema import recomputed
+from ingest.ledgers.mirrors import Column, Mirror
+from ingest.ledgers.stamps import change_of, stamps_of
 from ingest.order import order_of
+from ingest.tables.schemas import CPU
 from ingest.values.typed_values import value_of
 from tests.lake.test_vectors import read
 from tests.properties import lakes

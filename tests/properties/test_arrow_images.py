@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from ingest.change import TableId
-from ingest.gold import arrow_fold, unfit
-from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
+from ingest.gold.fold import arrow_fold, unfit
+from ingest.gold.fold.arrow_work import ColumnWork, LaneWork, MirrorWork
 
 TEXTS = (
     "", " ", "null", "true", "2024-05-01", "2024-05-01T10:00:00Z", "1.50", "-0", "a\nb\r\t", '"quoted" \\ \\"', "\0", "\x1f\x7f",

@@ -14,9 +14,9 @@ import pytest
 
 from ingest.change import TableId
 from ingest.fold import SchemaStep
-from ingest.gold import arrow_files, arrow_parts, arrow_shares
-from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
-from ingest.gold.key_shares import Shares
+from ingest.gold.fold import arrow_files, arrow_parts, arrow_shares
+from ingest.gold.fold.arrow_work import ColumnWork, LaneWork, MirrorWork
+from ingest.gold.fold.key_shares import Shares
 from ingest.order import Order, order_key
 
 TABLE = TableId("yard", None, "log")

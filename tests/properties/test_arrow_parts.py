@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from ingest.change import TableId
-from ingest.gold import arrow_files, arrow_fold, arrow_parts, arrow_shares
-from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
-from ingest.gold.key_shares import KeysOfChanges, Shares
+from ingest.gold.fold import arrow_files, arrow_fold, arrow_parts, arrow_shares
+from ingest.gold.fold.arrow_work import ColumnWork, LaneWork, MirrorWork
+from ingest.gold.fold.key_shares import KeysOfChanges, Shares
 from tests.properties import lakes
 from tests.properties.histories import Kind
 from tests.properties.test_arrow_fold import (

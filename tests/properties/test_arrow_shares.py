@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from ingest.change import TableId
-from ingest.gold import arrow_parts, arrow_shares, key_shares
-from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
-from ingest.gold.key_shares import Shares
-from ingest.gold.overtaken import keys_concerned
+from ingest.gold.fold import arrow_parts, arrow_shares, key_shares
+from ingest.gold.fold.arrow_work import ColumnWork, LaneWork, MirrorWork
+from ingest.gold.fold.key_shares import Shares
+from ingest.gold.fold.overtaken import keys_concerned
 from tests.properties import lakes
 from tests.properties.kinds import Kind
 from tests.properties.test_arrow_fold import (

@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from ingest.fold import Placed, SchemaStep, Table, steps
-from ingest.gold import arrow_files, arrow_parts, arrow_shares, arrow_states
-from ingest.gold.arrow_values import typed_column
-from ingest.gold.arrow_work import ColumnWork, LaneWork, MirrorWork
-from ingest.gold.key_shares import KeysOfChanges
-from ingest.lake.histories import CURRENT, FROM, TO
-from ingest.lake.stamps import change_of, micros
+from ingest.gold.fold import arrow_files, arrow_parts, arrow_shares, arrow_states
+from ingest.gold.fold.arrow_values import typed_column
+from ingest.gold.fold.arrow_work import ColumnWork, LaneWork, MirrorWork
+from ingest.gold.fold.key_shares import KeysOfChanges
+from ingest.ledgers.histories import CURRENT, FROM, TO
+from ingest.ledgers.stamps import change_of, micros
 from ingest.order import order_key, order_of
 from tests.properties import lakes
 from tests.properties.histories import COLUMNS

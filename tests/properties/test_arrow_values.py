@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from ingest import types
-from ingest.gold.arrow_values import values
+from ingest.gold.fold.arrow_values import values
 from ingest.values.typed_values import value_of
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from ingest.change import Change, Op
 from ingest.fold import Placed, fold
-from ingest.lake.starts import beginning
+from ingest.ledgers.starts import beginning
 from ingest.order import order_of
 from tests.properties.delivery import deliver, placed
 from tests.properties.histories import history

@@ -118,7 +118,7 @@ def at(place: int) -> Order:
 
 def differing(lake, tables: list[Table]) -> Iterator[str]:  # type: ignore[no-untyped-def]
     """The rows that a mirror has otherwise than the plain fold."""
-    from ingest.lake.names import mirror_path
+    from ingest.store.names import mirror_path
 
     for one in tables:
         found = {

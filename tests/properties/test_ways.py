@@ -24,8 +24,8 @@ def test_a_mirror_changes_ways_between_any_two_batches(
 
     Files rewrite the mirror, or mark rows by deletion vectors; a MERGE leaves that to Delta.
     """
-    from ingest.gold import apply_arrow, apply_merge, planner
-    from ingest.gold.results import MirrorCommit
+    from ingest.gold.apply import apply_arrow, apply_merge, planner
+    from ingest.gold.plan.results import MirrorCommit
     from tests.properties import lakes
 
     random, ways, failed = Random(5), Counter[str](), list[str]()

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from ingest.change import TableId
-from ingest.lake.lake import Lake
 from ingest.quality import queries
 from ingest.quality import report_model as f
 from ingest.quality.catalogue import CHECKS
+from ingest.tables.lake import Lake
 
 NOW = dt.datetime(2026, 3, 14, 9, 26, 53, tzinfo=dt.UTC)
 WORDS = "parcel depot courier route scan pallet invoice customer vehicle shift claim tariff zone lane".split()

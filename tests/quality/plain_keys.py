@@ -9,15 +9,15 @@ from typing import Any
 
 from ingest.change import Change, Op
 from ingest.fold import Key, KeyCellError, key_of_change
-from ingest.lake import duck
-from ingest.lake.cleared import Cleared
-from ingest.lake.lake import Lake
-from ingest.lake.stamps import change_of
+from ingest.ledgers.cleared import Cleared
+from ingest.ledgers.stamps import change_of
 from ingest.order import is_weak, same_place
 from ingest.quality import many_keys
 from ingest.quality.arrow_rows import mirror_rows
 from ingest.quality.cell_diff import key_of_row
 from ingest.quality.key_sides import Side
+from ingest.tables import duck
+from ingest.tables.lake import Lake
 
 Numbers = dict[str, int]
 

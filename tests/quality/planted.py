@@ -6,14 +6,14 @@ import datetime as dt
 import json
 
 from ingest.change import TableId
-from ingest.lake import decisions
-from ingest.lake.decisions import Decision
-from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Column, Mirror, decision
-from ingest.lake.names import mirror_path
-from ingest.lake.rejects import dismiss
-from ingest.lake.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, RUNS
+from ingest.ledgers import decisions
+from ingest.ledgers.decisions import Decision
+from ingest.ledgers.mirrors import Column, Mirror, decision
+from ingest.ledgers.rejects import dismiss
 from ingest.order import Order, order_key
+from ingest.store.names import mirror_path
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import BOOKS, BRONZE, CHANGES, DDL, REJECTS, RUNS
 
 LONG_AGO = dt.datetime(2020, 2, 2, 12, 0, tzinfo=dt.UTC)
 PIPELINE = """

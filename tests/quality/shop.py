@@ -16,11 +16,11 @@ from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
 from ingest.fold import SchemaStep
-from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Column, Mirror
+from ingest.ledgers.mirrors import Column, Mirror
 from ingest.order import Order, order_key
 from ingest.quality.cells import Asked, Compared, compare
 from ingest.quality.subjects import CheckedLane, CheckedMirror
+from ingest.tables.lake import Lake
 
 TABLE = TableId("shop", None, "t")
 COLUMNS = (Column("id", "id", "int64"), Column("a", "a", "string"), Column("n", "n", "decimal(10,2)"))

@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from ingest.config.model import TableRule
-from ingest.gold.steps import steps_of
+from ingest.gold.plan.steps import steps_of
 from ingest.quality import key_checks, ledgers
 from ingest.quality.catalogue import complains
 from ingest.quality.subjects import survey

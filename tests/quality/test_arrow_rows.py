@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 
 from ingest.change import TableId
 from ingest.config import Pipeline
-from ingest.lake.cell_values import of_column
-from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Column, Mirror
+from ingest.ledgers.mirrors import Column, Mirror
 from ingest.quality import arrow_rows
+from ingest.tables.cell_values import of_column
+from ingest.tables.lake import Lake
 
 KINDS = {
     "decimal(12,2)": (pa.decimal128(12, 2), lambda number: Decimal(number - 35_000) / 4),

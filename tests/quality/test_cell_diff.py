@@ -10,10 +10,10 @@ import pytest
 
 from ingest.change import Change, Op, TableId
 from ingest.fold import Placed, SchemaStep, Table, steps
-from ingest.lake.cell_values import of_text
-from ingest.lake.mirrors import Column, Mirror
+from ingest.ledgers.mirrors import Column, Mirror
 from ingest.order import Order, order_key
 from ingest.quality.cell_diff import Inserts, KeyHistory, differences, expected
+from ingest.tables.cell_values import of_text
 
 COLUMNS = (Column("id", "id", "int64"), Column("a", "a", "string"), Column("n", "n", "decimal(10,2)"))
 MIRROR = Mirror(TableId("shop", None, "t"), "mirrors/shop/t", ("id",), COLUMNS)

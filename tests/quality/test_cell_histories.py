@@ -18,12 +18,12 @@ import pytest
 from ingest.change import TableId
 from ingest.config.model import MadeColumn, TableRule
 from ingest.fold import Key, Placed, Row, Table, fold, steps, typed
-from ingest.lake.cell_values import of_text
-from ingest.lake.mirrors import Column, Mirror
+from ingest.ledgers.mirrors import Column, Mirror
 from ingest.order import order_key
 from ingest.quality import cells
 from ingest.quality.cell_diff import Expected, KeyHistory, Wrong, differences, expected
 from ingest.quality.cells import Hashes, KeyHashes, KeySample, among
+from ingest.tables.cell_values import of_text
 from tests.properties.conditions import CONDITIONS, Cells
 from tests.properties.delivery import deliver, placed
 from tests.properties.histories import COLUMNS, history
@@ -344,8 +344,8 @@ def test_a_value_under_no_column(
     shops = Shops(tmp_path, TableRule("shop_1.item", **rule))
     assert ("done", "") == shops.say(1, "INSERT", 1, "a").run()
     # the column is neither among those that were sent nor one that rows stand for
-    monkeypatch.setattr("ingest.gold.work.Job.columns_of", lambda *_: {"id": "int64", "text": "string"})
-    monkeypatch.setattr("ingest.lake.understood.announced", lambda _lake, statements, *_: list(statements))
+    monkeypatch.setattr("ingest.gold.plan.work.Job.columns_of", lambda *_: {"id": "int64", "text": "string"})
+    monkeypatch.setattr("ingest.ledgers.understood.announced", lambda _lake, statements, *_: list(statements))
     shops.say(1, "INSERT", 2, "b", note="x").say(1, "INSERT", 3, "c", note=None).run()
     wrong = [] if rule else [((2,), "note", "is no column of the mirror, the changes give 'x'")]
     assert wrong == [one[:3] for one in shops.compared(1)["shop_1.item"].wrong]

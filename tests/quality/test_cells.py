@@ -105,9 +105,9 @@ class Planting(Depot):
 
     def complaints(self, since: int, deep: str = "") -> dict[str | None, str]:
         """What the check of cells finds, by column."""
-        from ingest.gold.steps import steps_of
-        from ingest.lake.lake import Lake
+        from ingest.gold.plan.steps import steps_of
         from ingest.quality import stage
+        from ingest.tables.lake import Lake
 
         lake = Lake(self.spark, self.pipeline)
         found = stage.check(lake, since, steps=steps_of(lake), deep=deep)
@@ -210,8 +210,8 @@ def test_wrong_fills_and_lost_renames_are_found(depot: Planting) -> None:
 
 def test_nothing_is_compared_where_the_file_says_so(depot: Planting) -> None:
     """With `cells_checked: 0` no cell may be compared."""
-    from ingest.lake.lake import Lake
     from ingest.quality import stage
+    from ingest.tables.lake import Lake
 
     text = depot.file.read_text("utf-8")
     depot.file.write_text(text + 'quality:\n  - {table: "*", cells_checked: 0}\n', "utf-8")
@@ -226,7 +226,7 @@ def test_nothing_is_compared_where_the_file_says_so(depot: Planting) -> None:
 def test_damaged_mirrors_do_not_hide_the_others(depot: Planting) -> None:
     """One torn file must neither end the run without a record nor leave other mirrors unchecked."""
     from ingest.inspect import status as look
-    from ingest.lake.lake import Lake
+    from ingest.tables.lake import Lake
 
     depot.feeds(change("INSERT", "torn", 3000, {"id": "1", "word": "w"}))
     assert [] == depot.runs("bronze", "silver", "gold", "quality").failures

@@ -16,15 +16,15 @@ from deltalake import write_deltalake
 from ingest.config import Pipeline
 from ingest.config.model import MadeColumn, TableRule
 from ingest.fold import SchemaStep
-from ingest.lake import decisions
-from ingest.lake.decisions import ACCEPT_GAP, SCHEMA, Decision, Decisions
-from ingest.lake.lake import Lake
-from ingest.lake.mirrors import Column, Era
+from ingest.ledgers import decisions
+from ingest.ledgers.decisions import ACCEPT_GAP, SCHEMA, Decision, Decisions
+from ingest.ledgers.mirrors import Column, Era
 from ingest.quality import cells
 from ingest.quality.arrow_rows import by_delta
 from ingest.quality.cells import REACH, metrics
 from ingest.quality.subjects import CheckedLane, CheckedMirror
 from ingest.run import Warm
+from ingest.tables.lake import Lake
 from tests.gold.depot import Depot
 from tests.quality.shop import COLUMNS, MIRROR, ROW, TABLE, Shop, place
 from tests.unstarted import unstarted

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from ingest.config import load
-from ingest.gold.steps import steps_of
-from ingest.lake import mirrors, rejects
-from ingest.lake.lake import Lake
-from ingest.lake.schemas import REJECTS
+from ingest.gold.plan.steps import steps_of
+from ingest.ledgers import mirrors, rejects
 from ingest.quality import ledgers, obsolete_rejects
 from ingest.quality.arrow_rows import read
 from ingest.quality.subjects import survey
 from ingest.run import Warm, run
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import REJECTS
 from tests.lakes import change
 from tests.lakes import statement as statement_of
 from tests.schemas import Schemas

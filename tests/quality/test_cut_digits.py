@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.lake.lake import Lake
 from ingest.quality import cut_digits
+from ingest.tables.lake import Lake
 from tests.shops import Shops
 
 RULE = TableRule(

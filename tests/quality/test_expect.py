@@ -12,12 +12,12 @@ import pytest
 from ingest.config import Expectation, Pipeline
 from ingest.config.entries import QualityRule
 from ingest.config.model import Source, TableRule
-from ingest.gold.steps import steps_of
-from ingest.lake.lake import Lake
+from ingest.gold.plan.steps import steps_of
 from ingest.quality import expect, ledgers
 from ingest.quality.catalogue import CheckResult
 from ingest.quality.subjects import survey
 from ingest.run import run
+from ingest.tables.lake import Lake
 from tests.unstarted import unstarted
 
 if TYPE_CHECKING:

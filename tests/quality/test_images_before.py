@@ -15,15 +15,16 @@ from ingest.config.model import MadeColumn, TableRule
 from ingest.fold import Placed, Table
 from ingest.gold.explain import explain
 from ingest.images_before import Chain, ImagesBefore, Mismatch
-from ingest.lake import decisions, duck
-from ingest.lake.barriers import Barrier, Barriers
-from ingest.lake.decisions import ERASE, ERASE_SECRET, Decision
-from ingest.lake.lake import Lake
-from ingest.lake.names import mirror_path
-from ingest.lake.schemas import CHECKS
+from ingest.ledgers import decisions
+from ingest.ledgers.barriers import Barrier, Barriers
+from ingest.ledgers.decisions import ERASE, ERASE_SECRET, Decision
 from ingest.order import Order
 from ingest.quality import arrow_rows, images_before
 from ingest.quality.catalogue import NEVER_SENT
+from ingest.store.names import mirror_path
+from ingest.tables import duck
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import CHECKS
 from tests.shops import Shops
 
 if TYPE_CHECKING:

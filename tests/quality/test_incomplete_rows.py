@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.gold.steps import steps_of
-from ingest.lake.lake import Lake
+from ingest.gold.plan.steps import steps_of
 from ingest.quality import ledgers
 from ingest.quality.arrow_rows import changes_of_keys
 from ingest.quality.key_sides import Side
 from ingest.quality.subjects import survey
+from ingest.tables.lake import Lake
 from tests.quality.plain_keys import by_duckdb, by_plain_fold
 from tests.shops import Shops
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.gold.steps import steps_of
-from ingest.lake.lake import Lake
+from ingest.gold.plan.steps import steps_of
 from ingest.quality import key_checks, key_sides, many_keys
 from ingest.quality.key_sides import Side
 from ingest.quality.ledgers import read
 from ingest.quality.subjects import survey
+from ingest.tables.lake import Lake
 from tests.gold.depot import Depot
 from tests.quality.plain_keys import by_plain_fold
 

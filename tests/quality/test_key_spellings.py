@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.lake import duck
-from ingest.lake.snapshots import folder
 from ingest.order import RANK
 from ingest.quality import key_spellings
 from ingest.quality.catalogue import Metric
+from ingest.tables import duck
+from ingest.tables.snapshots import folder
 from tests.shops import Shops, metrics_by_spark, order_metrics
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from ingest.change import TableId
 from ingest.fold import SchemaStep
-from ingest.lake.mirrors import Column, Mirror
+from ingest.ledgers.mirrors import Column, Mirror
 from ingest.order import Order, order_key
 from ingest.quality.cell_diff import KeyHistory
 from ingest.quality.keyless_diff import differences, folded

@@ -15,17 +15,17 @@ from ingest.cli.app import app
 from ingest.cli.repair_verbs import fold_again
 from ingest.config import load
 from ingest.config.model import TableRule
-from ingest.gold.steps import steps_of
+from ingest.gold.plan.steps import steps_of
 from ingest.inspect import problems, status
-from ingest.lake import epochs
-from ingest.lake.schemas import CHECKS
-from ingest.lake.starts import Start
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import epochs
+from ingest.ledgers.starts import Start
 from ingest.quality import lasting
 from ingest.quality.report_data import gather
 from ingest.quality.stage import check
 from ingest.result import STAGES
 from ingest.run import Warm, run
+from ingest.tables.schemas import CHECKS
+from ingest.tables.tables import LakeReader
 from tests.shops import Shops, metrics_by_spark, order_metrics
 from tests.unstarted import unstarted
 

@@ -9,14 +9,14 @@ import pyarrow as pa
 
 from ingest.bronze.land import land
 from ingest.bronze.positions import Positions
-from ingest.lake.books import newest_of
-from ingest.lake.datafiles import fitted
-from ingest.lake.lake import Lake
-from ingest.lake.schemas import BRONZE
+from ingest.ledgers.books import newest_of
 from ingest.quality import ledgers
 from ingest.quality.counts import of_sources
 from ingest.quality.subjects import Booked
 from ingest.silver.decode import decode
+from ingest.tables.datafiles import fitted
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import BRONZE
 from tests.lakes import Depot
 
 

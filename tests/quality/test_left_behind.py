@@ -11,12 +11,12 @@ import pytest
 from ingest.config.model import TableRule
 from ingest.gold.approval import approve_or_dismiss, listed
 from ingest.inspect import status
-from ingest.lake.schemas import CHECKS
-from ingest.lake.tables import LakeReader
 from ingest.quality import left_behind, report
 from ingest.quality.report_data import gather
 from ingest.quality.stage import last_checked
 from ingest.run import Warm
+from ingest.tables.schemas import CHECKS
+from ingest.tables.tables import LakeReader
 from tests.gold.test_late_renames import RENAME, Weak, Yard
 from tests.gold.test_swaps import NIGHT, SWAP, Say, changed, created, row, said
 from tests.unstarted import unstarted

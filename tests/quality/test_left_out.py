@@ -10,8 +10,8 @@ from deltalake import write_deltalake
 
 from ingest.config.entries import QualityRule
 from ingest.config.model import TableRule
-from ingest.lake import decisions
-from ingest.lake.decisions import ERASED, Decision
+from ingest.ledgers import decisions
+from ingest.ledgers.decisions import ERASED, Decision
 from ingest.quality import key_checks, left_out, source_counts
 from ingest.quality.catalogue import Metric
 from tests.shops import Shops

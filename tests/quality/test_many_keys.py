@@ -12,7 +12,7 @@ import pytest
 from deltalake import write_deltalake
 
 from ingest.config.model import TableRule
-from ingest.gold.steps import steps_of
+from ingest.gold.plan.steps import steps_of
 from ingest.quality import key_checks, key_sides, many_keys
 from ingest.quality.key_sides import Side
 from ingest.quality.ledgers import read

@@ -15,15 +15,16 @@ import pytest
 from pyspark import cloudpickle
 
 from ingest.change import TableId
-from ingest.gold.steps import steps_of
-from ingest.lake import delta, duck, mirrors
-from ingest.lake.lake import Lake
+from ingest.gold.plan.steps import steps_of
+from ingest.ledgers import mirrors
 from ingest.quality import key_checks, mirror_questions, stage
 from ingest.quality.catalogue import CheckResult
 from ingest.quality.mirror_questions import Answer
 from ingest.quality.subjects import CheckedMirror
 from ingest.run import run
 from ingest.spark.deferred import NoSession
+from ingest.tables import delta, duck
+from ingest.tables.lake import Lake
 from tests.lakes import Depot, change, touch
 from tests.model import lakes
 from tests.model.checks import CAPTURES

@@ -11,9 +11,9 @@ from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
 from ingest.gold.approval import approve_or_dismiss, listed
 from ingest.inspect import status
-from ingest.lake.lake import Lake
-from ingest.lake.tables import LakeReader
 from ingest.run import run
+from ingest.tables.lake import Lake
+from ingest.tables.tables import LakeReader
 from tests.unstarted import unstarted
 
 if TYPE_CHECKING:

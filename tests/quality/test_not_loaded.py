@@ -15,20 +15,20 @@ from ingest.change import TableId
 from ingest.cli import epoch_verb
 from ingest.config import load
 from ingest.config.model import TableRule
-from ingest.gold.steps import steps_of
-from ingest.lake import epochs, later_loads
-from ingest.lake.books import Line
-from ingest.lake.lake import Lake
-from ingest.lake.later_loads import LaterLoad
-from ingest.lake.mirrors import Column, Mirror
-from ingest.lake.names import mirror_path
-from ingest.lake.schemas import BOOKS, BRONZE, CHANGES
-from ingest.lake.starts import MessagePlace
+from ingest.gold.plan.steps import steps_of
+from ingest.ledgers import epochs, later_loads
+from ingest.ledgers.books import Line
+from ingest.ledgers.later_loads import LaterLoad
+from ingest.ledgers.mirrors import Column, Mirror
+from ingest.ledgers.starts import MessagePlace
 from ingest.quality import ledgers, order_checks
 from ingest.quality.catalogue import Metric
 from ingest.quality.subjects import survey
 from ingest.run import run
 from ingest.silver.lift import INPUT, Lifting, lift
+from ingest.store.names import mirror_path
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import BOOKS, BRONZE, CHANGES
 from tests.quality.test_unplaced import RULE, Loads
 from tests.shops import metrics_by_spark, order_metrics
 from tests.unstarted import unstarted

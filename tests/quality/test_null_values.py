@@ -12,11 +12,7 @@ import pytest
 from ingest.config import load
 from ingest.config.model import TableRule
 from ingest.decoding import json_values
-from ingest.lake import sealing
-from ingest.lake.envelope import Opener, Seal
-from ingest.lake.lake import Lake
-from ingest.lake.schemas import BRONZE, CHANGES
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import sealing
 from ingest.quality import null_values
 from ingest.quality.subjects import Booked
 from ingest.result import STAGES
@@ -24,6 +20,10 @@ from ingest.run import run
 from ingest.silver import replay
 from ingest.silver.decode import lifted, lifting
 from ingest.silver.lift import INPUT, Lifting, lift
+from ingest.store.envelope import Opener, Seal
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import BRONZE, CHANGES
+from ingest.tables.tables import LakeReader
 from tests.shops import Shops
 from tests.written_lake import NOW, WrittenLake, commit
 

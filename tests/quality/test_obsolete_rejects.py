@@ -12,12 +12,12 @@ import pytest
 
 from ingest.change import TableId
 from ingest.fold import Key
-from ingest.lake import mirrors, rejects
-from ingest.lake.lake import Lake
-from ingest.lake.schemas import REJECTS
+from ingest.ledgers import mirrors, rejects
 from ingest.quality import obsolete_rejects
 from ingest.quality.cells import Compared
 from ingest.quality.subjects import CheckedMirror
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import REJECTS
 from tests.lakes import change
 from tests.unstarted import unstarted
 from tests.written_lake import WrittenLake, commit

@@ -12,16 +12,16 @@ import pytest
 from ingest.change import TableId
 from ingest.config import Pipeline
 from ingest.config.model import Source
-from ingest.gold.steps import steps_of
-from ingest.lake import commits
-from ingest.lake.lake import Lake
-from ingest.lake.snapshots import CARRIED_SQL
+from ingest.gold.plan.steps import steps_of
 from ingest.order import Order, order_key
 from ingest.quality import ledgers, order_checks
 from ingest.quality.order_checks import mixed_topics
 from ingest.quality.ordered_lane import OrderedLane
 from ingest.quality.statement_order import Arrived, apart, unsure
 from ingest.quality.subjects import CheckedLane, CheckedMirror, survey
+from ingest.tables import commits
+from ingest.tables.lake import Lake
+from ingest.tables.snapshots import CARRIED_SQL
 from tests.lakes import change, touch
 
 if TYPE_CHECKING:
@@ -244,8 +244,8 @@ def test_each_doubt_is_said(spark: SparkSession, tmp_path: Path, monkeypatch: py
     ``cut`` has its TRUNCATE in another file than the rows of its second before it.
     """
     from ingest.config import load
-    from ingest.lake.lake import Lake
     from ingest.run import Warm, run
+    from ingest.tables.lake import Lake
 
     file = tmp_path / "doubts.yaml"
     sources = "".join(

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from ingest.cli.app import app
 from ingest.config import load
-from ingest.lake.lake import Lake
 from ingest.run import Warm, run
+from ingest.tables.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -125,7 +125,7 @@ class Loads:
 
     def rows(self, spark: SparkSession) -> Rows:
         """The mirror."""
-        from ingest.lake import mirrors
+        from ingest.ledgers import mirrors
 
         lake = Lake(spark, self.pipeline)
         [mirror] = mirrors.known(lake).values()

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.lake import epochs
-from ingest.lake.staging import shadow_of
+from ingest.ledgers import epochs
 from ingest.order import order_of
 from ingest.silver.decode import decode
+from ingest.tables.staging import shadow_of
 from tests.quality.test_unplaced import RULE
 from tests.shops import Shops, metrics_by_spark, order_metrics
 

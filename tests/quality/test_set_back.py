@@ -11,11 +11,12 @@ import pytest
 from ingest.cli import epoch_verb
 from ingest.config.model import TableRule
 from ingest.gold import evidence
-from ingest.lake import commits, duck, epochs
-from ingest.lake.lake import Lake
+from ingest.ledgers import epochs
 from ingest.quality.key_sides import Side
 from ingest.quality.restarted_positions import turned_files
 from ingest.run import run
+from ingest.tables import commits, duck
+from ingest.tables.lake import Lake
 from tests.quality.plain_keys import by_duckdb, by_plain_fold
 from tests.shops import Shops, order_metrics
 from tests.unstarted import unstarted
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from ingest.lake.tables import Tables
+    from ingest.tables.tables import Tables
 
 
 def shop(folder: Path, dialect: str = "canal", **more: Any) -> Shops:

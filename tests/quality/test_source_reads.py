@@ -14,14 +14,15 @@ from ingest.change import TableId
 from ingest.cli import epoch_verb
 from ingest.config.model import TableRule
 from ingest.formats import ingest_snapshot
-from ingest.lake import epochs, snapshots
-from ingest.lake.lake import Lake
+from ingest.ledgers import epochs
 from ingest.quality import cells
 from ingest.quality.catalogue import Metric
 from ingest.quality.cells import Asked
 from ingest.quality.reloads import advice
 from ingest.run import run
 from ingest.source import place
+from ingest.tables import snapshots
+from ingest.tables.lake import Lake
 from tests.quality.test_unplaced import RULE, Loads
 from tests.shops import Shops
 from tests.unstarted import unstarted

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from ingest.config import load
-from ingest.lake.lake import Lake
-from ingest.lake.schemas import CHECKS
 from ingest.quality import stage
 from ingest.quality.report import page
 from ingest.quality.report_data import gather
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import CHECKS
 from tests.quality.planted import (
     AGAIN,
     BROKEN,

@@ -12,8 +12,8 @@ import pytest
 from ingest.config import Pipeline
 from ingest.config.entries import Sealing
 from ingest.config.model import Source, TableRule
-from ingest.lake.lake import Lake
 from ingest.run import run
+from ingest.tables.lake import Lake
 from tests.unstarted import unstarted
 
 SEALED = Sealing(base64.b64encode(bytes(range(32))).decode())

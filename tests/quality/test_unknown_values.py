@@ -11,8 +11,8 @@ from ingest.config.model import TableRule
 from ingest.gold.approval import approve_or_dismiss, listed
 from ingest.gold.rebuild import rebuild
 from ingest.inspect import status
-from ingest.lake.tables import LakeReader
 from ingest.run import Warm
+from ingest.tables.tables import LakeReader
 from tests.gold.depot import Depot
 from tests.schemas import Schemas
 from tests.unstarted import unstarted

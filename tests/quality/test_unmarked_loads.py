@@ -14,9 +14,9 @@ import pytest
 
 from ingest.cli import epoch_verb
 from ingest.config.model import TableRule
-from ingest.lake import epochs
-from ingest.lake.lake import Lake
+from ingest.ledgers import epochs
 from ingest.quality.catalogue import Metric
+from ingest.tables.lake import Lake
 from tests.shops import Shops, metrics_by_spark, order_metrics
 
 if TYPE_CHECKING:

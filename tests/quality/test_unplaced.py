@@ -11,9 +11,9 @@ import pytest
 
 from ingest.cli import epoch_verb
 from ingest.config.model import TableRule
-from ingest.lake import epochs, mirrors
-from ingest.lake.lake import Lake
+from ingest.ledgers import epochs, mirrors
 from ingest.quality.catalogue import Metric
+from ingest.tables.lake import Lake
 from tests.formats.test_dataworks import message as streamx
 from tests.quality.test_order_checks import oms
 from tests.shops import Shops, order_metrics

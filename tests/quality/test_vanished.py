@@ -10,11 +10,11 @@ import pytest
 
 from ingest.change import Options
 from ingest.config.model import TableRule
-from ingest.gold.steps import steps_of
-from ingest.lake import rejects
-from ingest.lake.schemas import REJECTS
+from ingest.gold.plan.steps import steps_of
+from ingest.ledgers import rejects
 from ingest.quality import ddl_ledger, ledgers, vanished
 from ingest.quality.subjects import survey
+from ingest.tables.schemas import REJECTS
 from tests.quality.test_set_back import shop
 from tests.shops import Shops
 from tests.written_lake import commit

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.lake import delta
 from ingest.run import Warm
+from ingest.tables import delta
 from tests.gold.depot import Depot
 from tests.lakes import duckdb_with_delta
 from tests.unstarted import unstarted

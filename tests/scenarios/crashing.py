@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ingest.gold.outcomes import GONE
-from ingest.lake.commits import Staged
+from ingest.gold.fold.outcomes import GONE
+from ingest.tables.commits import Staged
 from tests.lakes import Depot, change, statement, touch
 
 BEFORE, WRITTEN, AFTER = "before", "written", "after"
@@ -52,7 +52,7 @@ def _last_part(table: str) -> str:
     return table.rstrip("`").rpartition("/")[2]
 
 
-_LAKE = "ingest.lake.lake:Lake"
+_LAKE = "ingest.tables.lake:Lake"
 CALLS = {
     "append": Call(
         _LAKE,
@@ -72,7 +72,7 @@ CALLS = {
         lambda lake, frame, name, *_rest, **_named: (frame, lake.path(name), ()),
     ),
     "load": Call(
-        "ingest.gold.mirror_table",
+        "ingest.gold.apply.mirror_table",
         "load",
         lambda *_given: "mirror",
         lambda lake, mirror, source, _made: (
@@ -81,24 +81,26 @@ CALLS = {
             (),
         ),
     ),
-    "merge": Call("ingest.gold.merge", "merge", lambda *_given, **_named: "mirror"),
+    "merge": Call("ingest.gold.apply.merge", "merge", lambda *_given, **_named: "mirror"),
     # its file is written
-    "commit": Call("ingest.gold.file_commits", "committed", lambda *_given, **_named: "mirror"),
+    "commit": Call("ingest.gold.apply.file_commits", "committed", lambda *_given, **_named: "mirror"),
     "alter": Call(
-        "ingest.gold.mirror_table",
+        "ingest.gold.apply.mirror_table",
         "add_columns",
         lambda _lake, mirror, present: (
             mirror.name if {one.column for one in mirror.columns} - set(present) else ""
         ),
     ),
-    "rewrite": Call("ingest.gold.mirror_table", "_rewrite", lambda *_given: sys._getframe(2).f_code.co_name),
-    "fold": Call("ingest.gold.history", "fold", lambda *_given, **_named: "history"),
-    "create": Call("ingest.lake.lock", "_sign", lambda *_given: "lock"),
-    "take over": Call("ingest.lake.lock", "_wait_for_orphan", lambda *_given: "lock"),
-    "remove": Call("ingest.lake.lock", "_forget", lambda *_given: "lock"),
-    "drop": Call("ingest.lake.maintenance", "_drop", lambda *_given: "messages"),
-    "join": Call("ingest.lake.maintenance", "_join", lambda _session, table, _done: _last_part(table)),
-    "delete": Call("ingest.lake.maintenance", "_vacuum", lambda _session, table: _last_part(table)),
+    "rewrite": Call(
+        "ingest.gold.apply.mirror_table", "_rewrite", lambda *_given: sys._getframe(2).f_code.co_name
+    ),
+    "fold": Call("ingest.gold.apply.history", "fold", lambda *_given, **_named: "history"),
+    "create": Call("ingest.store.lock", "_sign", lambda *_given: "lock"),
+    "take over": Call("ingest.store.lock", "_wait_for_orphan", lambda *_given: "lock"),
+    "remove": Call("ingest.store.lock", "_forget", lambda *_given: "lock"),
+    "drop": Call("ingest.ledgers.maintenance", "_drop", lambda *_given: "messages"),
+    "join": Call("ingest.ledgers.maintenance", "_join", lambda _session, table, _done: _last_part(table)),
+    "delete": Call("ingest.ledgers.maintenance", "_vacuum", lambda _session, table: _last_part(table)),
 }
 
 

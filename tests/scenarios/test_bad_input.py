@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingest.errors import command
-from ingest.lake.lake import Lake
-from ingest.lake.lock import held
 from ingest.run import Warm, run
+from ingest.store.lock import held
+from ingest.tables.lake import Lake
 from tests.lakes import FORMAT, ROOT, Depot, change, rows, touch
 from tests.timing import PATIENCE
 

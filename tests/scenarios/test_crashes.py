@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from ingest.errors import IngestError
-from ingest.lake.lake import Lake
 from ingest.result import STAGES as ALL_STAGES
 from ingest.run import run
+from ingest.tables.lake import Lake
 from tests.lakes import FORMAT, Depot, change, counted, doubled, touch, write_by_spark
 from tests.scenarios.crashing import AFTER, BEFORE, WRITTEN, Point, Stores, killed_at
 
@@ -221,7 +221,7 @@ def mirrors(lake: Lake, _newest: int) -> None:
 def epoch(lake: Lake, newest: int) -> None:
     """An epoch that begins with a batch: what it holds is newer than all before it anyway."""
     from ingest.cli.epoch_verb import carry_out, decide
-    from ingest.lake import epochs
+    from ingest.ledgers import epochs
 
     start = epochs.with_batch(newest, newest)
     decide(lake, "bins", start, [], "failover", complete=False, withdraw=False)
@@ -237,7 +237,7 @@ VERBS: dict[str, tuple[Callable[[Lake, int], None], list[Point]]] = {
 
 def test_a_killed_replay_is_not_replayed_twice(spark: SparkSession, tmp_path: Path) -> None:
     """The mark and the replay are one commit: given again, the verb finds what is left, and only that."""
-    from ingest.lake.rejects import still_open
+    from ingest.ledgers.rejects import still_open
     from ingest.silver import replay
     from ingest.silver.decode import lifted, lifting
 
@@ -263,7 +263,7 @@ def test_a_killed_replay_is_not_replayed_twice(spark: SparkSession, tmp_path: Pa
 
 def test_killed_upkeep_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """Messages half dropped, or files half joined, would be read as a table that says something else."""
-    from ingest.lake.maintenance import maintain
+    from ingest.ledgers.maintenance import maintain
 
     depot = Stores(tmp_path)
     tomorrow = dt.datetime.now(dt.UTC).date() + dt.timedelta(days=1)
@@ -318,7 +318,7 @@ def test_a_batch_is_committed_once_even_at_the_same_moment(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: str
 ) -> None:
     """Delta silently skips a second commit of an identifier; the run would take it for its own."""
-    from ingest.lake.schemas import DDL
+    from ingest.tables.schemas import DDL
 
     depot = Depot(tmp_path, "engine: auto\n")
     if writer == "spark":

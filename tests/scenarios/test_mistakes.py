@@ -106,7 +106,7 @@ def test_a_source_that_has_ended_is_kept_disabled(spark: SparkSession, depot: De
         file.write('{"more": 1}\n')
     result = running.run(spark, depot.pipeline, ("bronze", "silver", "gold"))
     assert ([], None, 0) == (result.failures, result.batch, result.read)
-    from ingest.lake.lake import Lake
+    from ingest.tables.lake import Lake
 
     assert rebuild.rebuild(Lake(spark, depot.pipeline), 2, dry_run=True).none
 
@@ -124,8 +124,8 @@ def test_a_lake_that_lost_its_changes_is_rebuilt_as_the_words_say(spark: SparkSe
     """A deleted silver table must not stay empty below mirrors that look fine."""
     from ingest import run as running
     from ingest.gold.rebuild import rebuild as fold_again
-    from ingest.lake.lake import Lake
     from ingest.silver import rebuild
+    from ingest.tables.lake import Lake
 
     shutil.rmtree(depot.folder / "lake" / "changes")
     assert "rebuild" in refused(spark, depot)
@@ -151,7 +151,7 @@ def test_mirrors_ahead_of_a_restored_lake_are_held(spark: SparkSession, depot: D
     """Their identifiers say that the next batches are done, so these would be skipped silently."""
     from ingest import run as running
     from ingest.gold.rebuild import rebuild
-    from ingest.lake.lake import Lake
+    from ingest.tables.lake import Lake
 
     restore(depot, *("bronze changes ddl books runs decisions").split(), number=1)
     result = running.run(spark, depot.pipeline, ("bronze", "silver", "gold"))
@@ -181,7 +181,7 @@ def test_a_lake_replaced_under_a_warm_process_is_refused(spark: SparkSession, de
 
 def test_two_files_with_one_lake_are_refused(tmp_path: Path) -> None:
     """Their batches would share numbers; the second file need not be run to know that."""
-    from ingest.lake.identity import refuse_shared
+    from ingest.tables.identity import refuse_shared
 
     depot = Depot(tmp_path)
     other = tmp_path / "other.yaml"
@@ -193,10 +193,10 @@ def test_two_files_with_one_lake_are_refused(tmp_path: Path) -> None:
 def test_an_option_corrected_later_is_not_forgotten(spark: SparkSession, depot: Depot) -> None:
     """`ingest status` reports batches that were decoded with another zone, until they are decoded again."""
     from ingest import run as running
-    from ingest.lake import decoded_with
-    from ingest.lake.lake import Lake
+    from ingest.ledgers import decoded_with
     from ingest.operate import dry_run
     from ingest.silver import rebuild
+    from ingest.tables.lake import Lake
 
     assert [] == decoded_with.outdated(Lake(spark, depot.pipeline), 2)
     edit(depot, "settle: 1s}", "settle: 1s, options: {timezone: Asia/Shanghai}}")

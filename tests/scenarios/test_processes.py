@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ingest.lake.lake import Lake
-from ingest.lake.tables import LakeReader
 from ingest.spark import jars
+from ingest.tables.lake import Lake
+from ingest.tables.tables import LakeReader
 from tests.lakes import ROOT, Depot, counted, doubled, example, expected_shop, shop
 from tests.scenarios.processes import Moment, Process, commits, finished, gone, killed, says, started, writes
 from tests.timing import PATIENCE

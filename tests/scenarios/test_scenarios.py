@@ -24,7 +24,7 @@ import pytest
 
 from ingest.config import Pipeline, load
 from ingest.config.model import AUTO, SPARK
-from ingest.gold.steps import steps_of
+from ingest.gold.plan.steps import steps_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -146,9 +146,9 @@ def _play(
 def begin_epochs(spark: SparkSession, pipeline: Pipeline, scenarios: Sequence[Path]) -> None:
     """Decide on the epochs that scenarios ask for, then carry them all out in one go."""
     from ingest.gold import rebuild as gold
-    from ingest.lake import epochs
-    from ingest.lake.lake import Lake
+    from ingest.ledgers import epochs
     from ingest.silver import rebuild as silver
+    from ingest.tables.lake import Lake
 
     lake = Lake(spark, pipeline)
     first: list[int] = []
@@ -177,8 +177,8 @@ def begin_epochs(spark: SparkSession, pipeline: Pipeline, scenarios: Sequence[Pa
 
 def gather(spark: SparkSession, pipeline: Pipeline, outcome: Outcome) -> None:
     """Read every mirror with its cells as text, and count the rejects; by DuckDB, as Spark needs a second for each."""
-    from ingest.lake import mirrors
-    from ingest.lake.lake import Lake
+    from ingest.ledgers import mirrors
+    from ingest.tables.lake import Lake
 
     lake = Lake(spark, pipeline)
     for mirror in mirrors.known(lake).values():
@@ -227,7 +227,7 @@ def some_by_merge(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory)
 @pytest.fixture(scope="module")
 def in_shares(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """Scenarios with histories that are long for a process which holds two changes."""
-    from ingest.gold import planner
+    from ingest.gold.apply import planner
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planner, "HISTORY_AT_MOST", 2)
@@ -358,11 +358,11 @@ def test_keys_are_counted_as_by_the_plain_fold(
     spark: SparkSession, batch_by_batch: Outcome, batches: int, engine: int
 ) -> None:
     """The keys of every mirror, in what all batches say and in what the last one does."""
-    from ingest.lake.lake import Lake
-    from ingest.lake.logged_statements import by_lane, done
+    from ingest.ledgers.logged_statements import by_lane, done
     from ingest.quality import ddl_ledger, ledgers
     from ingest.quality.key_sides import Side
     from ingest.quality.subjects import survey
+    from ingest.tables.lake import Lake
     from tests.quality.plain_keys import by_duckdb, by_plain_fold
 
     lake = Lake(spark, batch_by_batch.pipelines[engine])

@@ -18,14 +18,14 @@ from typer.testing import CliRunner
 from ingest.cli.app import app
 from ingest.config import load
 from ingest.gold import approval
-from ingest.lake import decisions
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import decisions
 from ingest.serve import background
 from ingest.serve.app import Service
 from ingest.serve.background import JobRunner
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
 from ingest.serve.jobs import ACTIONS, words_of
+from ingest.tables.tables import LakeReader
 from tests.quality.test_report import Reader
 from tests.serve.conftest import Answer, Client
 from tests.serve.test_pages import PAGES

@@ -13,13 +13,13 @@ import psutil
 import pytest
 
 from ingest.inspect import due
-from ingest.lake.tables import LakeReader
 from ingest.serve import comparisons as comparing
 from ingest.serve.app import Service
 from ingest.serve.background import JobRunner
 from ingest.serve.fleet import Fleet
 from ingest.serve.guard import AccessGuard, Address
 from ingest.serve.jobs import ServiceJob
+from ingest.tables.tables import LakeReader
 from tests.serve.conftest import Client
 from tests.serve.test_background import STAND_IN, asked
 from tests.source.bins import Bins

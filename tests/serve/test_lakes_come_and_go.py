@@ -12,11 +12,11 @@ import pytest
 from deltalake import DeltaTable
 
 from ingest.config import load
-from ingest.lake import records
-from ingest.lake.schemas import CHECKS
-from ingest.lake.tables import LakeReader
 from ingest.serve import fleet as fleets
 from ingest.serve.background import JobRunner
+from ingest.tables import records
+from ingest.tables.schemas import CHECKS
+from ingest.tables.tables import LakeReader
 from tests.lakes import change
 from tests.serve.conftest import client_of
 from tests.serve.test_pages import PAGES

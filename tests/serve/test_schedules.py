@@ -13,7 +13,7 @@ import pytest
 from ingest.cli import worker as workers
 from ingest.config import load
 from ingest.errors import IngestError
-from ingest.lake import decisions
+from ingest.ledgers import decisions
 from ingest.serve import background
 from ingest.serve.background import JobRunner
 from ingest.serve.fleet import Fleet

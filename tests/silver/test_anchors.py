@@ -13,11 +13,11 @@ import pytest
 from ingest import formats
 from ingest.change import Options
 from ingest.config import Pipeline, Source
-from ingest.lake.schemas import BRONZE
 from ingest.order import order_of
 from ingest.silver.anchors import Event, event_rows, rows_before, stream_of
 from ingest.silver.lift import INPUT, Lifting, lift
 from ingest.silver.split_messages import Spot
+from ingest.tables.schemas import BRONZE
 
 SECOND = 1718000042
 

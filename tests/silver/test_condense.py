@@ -33,7 +33,7 @@ def tomorrow() -> dt.datetime:
 
 def condensed(depot: Depot, before: dt.datetime | None = None) -> int:
     """How many changes were dropped."""
-    from ingest.gold.completed import complete
+    from ingest.gold.plan.completed import complete
     from ingest.silver.condense import condense
 
     lake = depot.lake()
@@ -159,9 +159,9 @@ def test_only_all_of_bronze_is_decoded_again(depot: Depot) -> None:
 def test_a_change_that_asks_for_what_is_gone_holds_its_mirror(spark: SparkSession, tmp_path: Path) -> None:
     """A changed key that takes along a row which silver has forgotten would come without its values."""
     from ingest.change import Change, Op, TableId
+    from ingest.gold.plan.work import open_books
     from ingest.gold.stage import apply
-    from ingest.gold.work import open_books
-    from ingest.lake import mirrors
+    from ingest.ledgers import mirrors
     from ingest.silver import condense
     from tests.properties import lakes
     from tests.properties.histories import Sent
@@ -194,8 +194,8 @@ def test_a_change_that_asks_for_what_is_gone_holds_its_mirror(spark: SparkSessio
 def test_maintenance_condenses_where_the_pipeline_file_says_so(spark: SparkSession, tmp_path: Path) -> None:
     """Changes would be dropped without `condense_after`, or kept in spite of it."""
     from ingest.cli.maintain_verb import _condense
-    from ingest.lake.lake import Lake
     from ingest.run import run
+    from ingest.tables.lake import Lake
 
     kept, dropping = Slices(tmp_path / "kept"), Slices(tmp_path / "dropping", "condense_after: 0s\n")
     dropped = []
@@ -219,11 +219,11 @@ POINTS = [
 
 def test_a_kill_leaves_all_or_what_must_stay(spark: SparkSession, tmp_path: Path, monkeypatch) -> None:
     """Changes half dropped, or dropped without a record, would be folded as the whole history."""
-    from ingest.gold.completed import complete
+    from ingest.gold.plan.completed import complete
     from ingest.gold.rebuild import rebuild
-    from ingest.lake.lake import Lake
     from ingest.run import run
     from ingest.silver import condense
+    from ingest.tables.lake import Lake
 
     monkeypatch.setattr(condense, "LEAST", 0)
     slices = Slices(tmp_path)

@@ -20,7 +20,7 @@ from ingest.change import NO_TABLE, Change, ChangeColumns, Hints, Message, Op, T
 from ingest.config import Pipeline
 from ingest.config.model import Source, TableRule
 from ingest.formats.ingest_snapshot import SUFFIX
-from ingest.lake.books import Line, merged
+from ingest.ledgers.books import Line, merged
 from ingest.order import Order, number_key, number_keys, order_key, order_keys
 from ingest.silver import lift as lifts
 from ingest.silver.lift import OVERSIZE, Lifting, SourceDecoder, lift

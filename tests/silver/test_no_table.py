@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ingest.config.model import TableRule
-from ingest.lake.schemas import REJECTS
+from ingest.tables.schemas import REJECTS
 from tests.shops import Shops
 
 

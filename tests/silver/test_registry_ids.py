@@ -13,11 +13,11 @@ from ingest.config import load
 from ingest.config.model import Source
 from ingest.decoding import schema_folder
 from ingest.errors import SetupError
-from ingest.lake.tables import LakeReader
 from ingest.run import run
 from ingest.silver import registry
 from ingest.silver.messages import WANTED
 from ingest.silver.registry import framed
+from ingest.tables.tables import LakeReader
 from tests.e2e.registry import Registry
 from tests.formats.avro_cases import wrapped, written
 from tests.formats.one_history.debezium import DIALECTS

@@ -20,10 +20,10 @@ STRANGER = "oms-shareplex"  # reads none of the feed's messages
 @pytest.fixture(scope="module")
 def replayed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory):
     """A first batch read under a wrong format, a second one under the right one, then the replay."""
-    from ingest.lake.lake import Lake
     from ingest.run import run
     from ingest.silver import replay
     from ingest.silver.decode import lifted, lifting
+    from ingest.tables.lake import Lake
 
     depot = Depot(tmp_path_factory.mktemp("replayed"))
     right = depot.file.read_text("utf-8")
@@ -63,7 +63,7 @@ def test_the_old_batch_says_where_its_rejects_went(replayed) -> None:
 
 def test_open_rejects_are_those_not_replayed(replayed) -> None:
     """A replayed reject must leave the list of open ones."""
-    from ingest.lake.rejects import still_open
+    from ingest.ledgers.rejects import still_open
 
     found = still_open(replayed[1])
     assert found is not None
@@ -73,7 +73,7 @@ def test_open_rejects_are_those_not_replayed(replayed) -> None:
 
 def test_no_batch_is_called_decoded_with_other_settings(replayed) -> None:
     """All that the wrong format had decoded were rejects, and a backfill would decode again what the replay has."""
-    from ingest.lake import decoded_with
+    from ingest.ledgers import decoded_with
 
     _, lake, _, result = replayed
     assert [] == [warning for warning in result.warnings if "other settings" in warning]
@@ -90,7 +90,7 @@ def test_silver_rebuilt_knows_of_the_replay(replayed) -> None:
 
 def test_dismissed_rejects_are_closed(replayed) -> None:
     """A decision that changes nothing would be asked for again and again."""
-    from ingest.lake import rejects
+    from ingest.ledgers import rejects
 
     lake = replayed[1]
     found = rejects.still_open(lake)

@@ -18,17 +18,17 @@ from ingest.decoding.split import MessagePart
 from ingest.erase import plan as planning
 from ingest.erase import replacements
 from ingest.formats import tencent_protobuf
-from ingest.lake import rejects
-from ingest.lake.barriers import left_of
-from ingest.lake.envelope import NOT_SEALED
-from ingest.lake.lake import Lake
-from ingest.lake.schemas import BRONZE
+from ingest.ledgers import rejects
+from ingest.ledgers.barriers import left_of
 from ingest.run import run
 from ingest.silver import preview, replay, split_lookup
 from ingest.silver.decode import lifted, lifting
 from ingest.silver.lift import INPUT, Lifting, lift
 from ingest.silver.rebuild import rebuild
 from ingest.silver.split_messages import Spot, Wholes, part_rows, put_together
+from ingest.store.envelope import NOT_SEALED
+from ingest.tables.lake import Lake
+from ingest.tables.schemas import BRONZE
 from tests.formats.one_history.history import history
 from tests.formats.one_history.test_one_history import DIALECTS
 from tests.formats.protobuf_cases import in_parts

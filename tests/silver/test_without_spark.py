@@ -14,10 +14,10 @@ import pytest
 from ingest.bronze import land as bronze
 from ingest.bronze.land import land
 from ingest.bronze.positions import Positions
-from ingest.lake import delta
-from ingest.lake.lake import Lake
 from ingest.silver.decode import Decoded, decode
 from ingest.spark import tasks
+from ingest.tables import delta
+from ingest.tables.lake import Lake
 from tests.lakes import Depot, change, touch
 from tests.unstarted import unstarted
 

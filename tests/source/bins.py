@@ -15,11 +15,11 @@ from typer.testing import CliRunner, Result
 from ingest.change import TableId
 from ingest.cli.app import app
 from ingest.config import load
-from ingest.lake.tables import LakeReader
 from ingest.source import database
 from ingest.source import reconcile as comparing
 from ingest.source.reconciled import Reconciled, ReconcileOptions
 from ingest.source.snapshot import source_of
+from ingest.tables.tables import LakeReader
 from tests.source import duck_source, made
 
 BINS = TableId("shop", None, "bins")

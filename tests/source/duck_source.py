@@ -10,8 +10,8 @@ import duckdb
 import orjson
 
 from ingest.change import TableId
-from ingest.lake.duck import name, text
 from ingest.source.database import Key, SourceColumn, SourceTable, concat_call, nth_by_limit, trim_call
+from ingest.tables.duck import name, text
 
 ERRORS: tuple[type[Exception], ...] = (duckdb.Error,)
 BOUNDED_TEXTS = HIDES_TABLES = SPACES_JSON = False

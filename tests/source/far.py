@@ -11,11 +11,11 @@ import pyarrow as pa
 from ingest.change import Change, Hints, Image, Message, TableId
 from ingest.config import load
 from ingest.formats import ingest_snapshot
-from ingest.lake.tables import LakeReader
 from ingest.source import oracle
 from ingest.source import reconcile as comparing
 from ingest.source.reconciled import Reconciled, ReconcileOptions
 from ingest.source.snapshot import SnapshotProgress, snapshot, source_of
+from ingest.tables.tables import LakeReader
 from tests.source import made, pretend
 
 BINS = TableId("SHOP", "APP", "BINS")

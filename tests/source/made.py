@@ -11,8 +11,8 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from ingest.change import TableId
-from ingest.lake.names import mirror_path
 from ingest.order import Order, order_key
+from ingest.store.names import mirror_path
 
 
 def mirror(

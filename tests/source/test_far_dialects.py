@@ -14,10 +14,10 @@ from ingest import types
 from ingest.change import Op
 from ingest.config import load
 from ingest.errors import IngestError
-from ingest.lake.tables import LakeReader
 from ingest.source import reconcile as comparing
 from ingest.source.reconcile import repair
 from ingest.source.snapshot import source_of
+from ingest.tables.tables import LakeReader
 from tests.source.far import BINS, Shop
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import sqlglot
 
-from ingest.lake.mirrors import Column
+from ingest.ledgers.mirrors import Column
 from ingest.source import database, digest, oracle, sqlserver
 
 

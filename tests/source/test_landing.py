@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ingest.lake.snapshots import folder
+from ingest.tables.snapshots import folder
 from tests.lakes import Depot
 
 

@@ -16,13 +16,13 @@ from ingest.change import Hints, Message, TableId
 from ingest.config import load
 from ingest.errors import IngestError
 from ingest.formats import ingest_snapshot
-from ingest.lake.mirrors import Column
-from ingest.lake.tables import LakeReader
+from ingest.ledgers.mirrors import Column
 from ingest.source import digest, mysql, postgres, sides
 from ingest.source import reconcile as comparing
 from ingest.source.database import SourceColumn
 from ingest.source.reconciled import Reconciled, ReconcileOptions, RowDifference
 from ingest.source.snapshot import agreed, source_of
+from ingest.tables.tables import LakeReader
 from tests.source import duck_source, made
 from tests.source.bins import Bins
 

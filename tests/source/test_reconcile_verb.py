@@ -20,13 +20,14 @@ from ingest.errors import IngestError
 from ingest.fold import Placed, fold
 from ingest.formats import ingest_snapshot
 from ingest.inspect import due
-from ingest.lake import decisions, records
-from ingest.lake.decisions import SCHEDULE, Decision
-from ingest.lake.mirrors import Mirror
-from ingest.lake.schemas import CHECKS
-from ingest.lake.tables import LakeReader
+from ingest.ledgers import decisions
+from ingest.ledgers.decisions import SCHEDULE, Decision
+from ingest.ledgers.mirrors import Mirror
 from ingest.order import Order
 from ingest.source import reconcile as comparing
+from ingest.tables import records
+from ingest.tables.schemas import CHECKS
+from ingest.tables.tables import LakeReader
 from tests.fleet import Clock
 from tests.source import duck_source
 from tests.source.bins import BINS, Bins

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from ingest.cli.app import app
 from ingest.config import load
-from ingest.lake.tables import LakeReader
+from ingest.tables.tables import LakeReader
 from tests.lakes import touch
 from tests.source.bins import Bins, in_place_of_a_source
 

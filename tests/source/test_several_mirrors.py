@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from ingest.cli.app import app
 from ingest.config import load
-from ingest.lake.tables import LakeReader
+from ingest.tables.tables import LakeReader
 from tests.source.bins import COLUMNS, Bins
 from tests.source.test_repaired import landed
 

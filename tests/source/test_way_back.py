@@ -19,9 +19,9 @@ from ingest.bronze.offsets import Gap, KafkaPlan, Place, Position
 from ingest.cli import repair_verbs
 from ingest.cli.app import app
 from ingest.config import load
-from ingest.lake.lake import Lake
 from ingest.run import run
 from ingest.source import database
+from ingest.tables.lake import Lake
 from tests.lakes import Depot, change, touch
 from tests.source import duck_source
 

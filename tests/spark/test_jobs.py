@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from ingest.inspect.status import status
-from ingest.lake.lake import Lake
 from ingest.run import run
 from ingest.spark import deferred
 from ingest.spark.deferred import Deferred
 from ingest.spark.jobs import NOWHERE, Ran, recorded, said, unused_cluster
+from ingest.tables.lake import Lake
 from tests.lakes import Depot
 from tests.timing import PATIENCE
 from tests.unstarted import unstarted

@@ -11,7 +11,7 @@ from ingest import types
 from ingest.fold import KeyCellError, typed
 
 if TYPE_CHECKING:
-    from ingest.lake.lake import Lake
+    from ingest.tables.lake import Lake
 
 LOGICAL = (
     "boolean int8 int16 int32 int64 uint8 uint16 uint32 uint64 decimal(10,2) decimal(20,0) decimal(38,38) "
@@ -49,8 +49,8 @@ def texts() -> list[str]:
 @pytest.mark.parametrize("logical", LOGICAL)
 def test_the_check_of_keys_types_them_alike(logical: str) -> None:
     """A key that it reads in another way is a row that is missing, or one too many."""
-    from ingest.lake import duck
     from ingest.quality.many_keys import KeyDatabase, KeyFunctions
+    from ingest.tables import duck
 
     wanted, database = texts(), KeyFunctions()
     value = KeyDatabase(cast("Lake", None), database)._typed("t", logical)

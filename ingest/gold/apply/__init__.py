@@ -1,0 +1,1 @@
+"""Outcomes to commits: by files, or by Delta's MERGE."""

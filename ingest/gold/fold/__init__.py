@@ -1,0 +1,1 @@
+"""Changes to outcomes: Arrow computes what `ingest.fold` defines; imports no Spark."""

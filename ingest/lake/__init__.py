@@ -1,1 +1,0 @@
-"""The lake: its tables, their logs and commits, names, schemas, progress, decisions, lock."""
