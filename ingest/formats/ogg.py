@@ -32,6 +32,8 @@ from ingest.values.remembered import remembered
 KEY_MEMBERS = ("primary_keys", "primaryKeys", "priamry_keys")
 ALWAYS = frozenset({"table", "op_type"})
 TEXTS = frozenset("op_ts current_ts pos csn xid rowid".split())  # metadata that is text, if it is sent
+MEMBERS = TEXTS.union(KEY_MEMBERS, ["tokens"])
+"""Metadata that a setting sends."""
 
 ABOUT = About(
     title="Oracle GoldenGate JSON",
@@ -60,7 +62,7 @@ ABOUT = About(
     },
     bytes_as="base64",
     leaves_out_nulls="by a setting",
-    members=TEXTS.union(KEY_MEMBERS, ["tokens"]),
+    members=MEMBERS,
     before=ImagesBefore(renumbers=True),
 )
 
@@ -104,11 +106,7 @@ def _usual(envelope: Mapping[str, Raw], options: Options) -> Mapping[str, Raw]:
     if any(name in envelope for name in names):
         renamed = dict(zip(names, (BEFORE, AFTER), strict=True))
         return {renamed.get(name, name): raw for name, raw in envelope.items()}
-    columns = [
-        name
-        for name in envelope
-        if name not in ALWAYS | TEXTS and name not in KEY_MEMBERS and name != "tokens"
-    ]
+    columns = [name for name in envelope if name not in ALWAYS and name not in MEMBERS]
     if columns and all(name.startswith((f"{names[0]}.", f"{names[1]}.")) for name in columns):
         return _unflattened(envelope, columns, names)
     if len(columns) in (1, 2) and all(bytes(envelope[name])[:1] == b"{" for name in columns):

@@ -33,7 +33,7 @@ from ingest.decoding.connect import meanings
 from ingest.decoding.declared_values import Reading, plain_text
 from ingest.errors import Undecodable
 from ingest.formats import About, ogg
-from ingest.formats.ogg import AFTER, ALWAYS, BEFORE, KEY_MEMBERS, MISSING, TEXTS
+from ingest.formats.ogg import AFTER, ALWAYS, BEFORE, KEY_MEMBERS, MEMBERS, MISSING, TEXTS
 
 ABOUT: About = replaced(
     ogg.ABOUT,
@@ -129,7 +129,7 @@ def _metadata(record: Mapping[str, Any], hints: Hints, topic: str) -> Mapping[st
 
 def _is_metadata(name: str, cell: Any) -> bool:
     if cell is None:
-        return name in TEXTS or name in KEY_MEMBERS or name == "tokens"
+        return name in MEMBERS
     if name in KEY_MEMBERS:
         return isinstance(cell, list)
     return (name in TEXTS and isinstance(cell, str)) or (name == "tokens" and isinstance(cell, dict))
