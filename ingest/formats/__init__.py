@@ -78,7 +78,7 @@ class About:
         sets_as_lists: True where a SET comes as a list of its labels, as does a list in a JSON column.
         by_keys: operations that are decoded otherwise by another key of the pipeline file, beyond the names of its columns.
         by_keys_in_schemas: further ones, of tables that have a schema.
-        members: names of members beside a row's columns: one that the pipeline file names as a column is one.
+        members: names of members that are no columns of a row: one that the pipeline file names as a column is one.
         shared_reads: True where rows of a snapshot carry the log's position when it was taken, which they all share.
     """
 

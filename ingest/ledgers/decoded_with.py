@@ -320,7 +320,7 @@ def _differences(
 
 def _is_other_key(was: list[str], is_now: list[str], about: About, table: TableId, batches: _Batches) -> bool:
     """True if changes would be others by another key: to most of them a first one only gives the names of its columns, which
-    a fold takes from the pipeline file; one that is replaced or removed has told rows apart.
+    a fold takes from the pipeline file; one that is replaced or removed has distinguished rows.
     """
     if was == is_now:
         return False
@@ -353,10 +353,12 @@ def _are_other_types(
 def _are_same_texts(then: str, now: str | None, about: About, *, is_told: bool) -> bool:
     """True if cells are the same texts by both types: signed whole numbers are, whatever their width.
 
-    Unless a rule had told the earlier type, it has lost the digits of a second, by which some formats count bare numbers.
+    Unless a rule gave the earlier type, it has lost the digits of a second, by which some formats count bare numbers.
     """
-    if now is None or {then, now} <= _SIGNED:
-        return now is not None
+    if now is None:
+        return False
+    if {then, now} <= _SIGNED:
+        return True
     is_counted = "time_units" in about.options and types.base(now) in _TIMES
     return then == now and (is_told or not is_counted)
 
